@@ -132,7 +132,7 @@ MUTANTS = (
         )
         for record, file, transaction, case in (
             ("a checkpoint", "turno/runner/context.py", "transaction", "checkpoint-COMMIT"),
-            ("the ledger", "turno/runner/items.py", "_transaction", "each-ROLLBACK"),
+            ("the ledger", "turno/runner/items.py", "_attempt.transaction", "each-ROLLBACK"),
         )
     ),
     Mutant(

@@ -61,8 +61,8 @@ CUTS: dict[str, tuple[Cut, ...]] = {
     "savepoint": (
         Cut(
             "turno/runner/items.py",
-            "ROLLBACK TO SAVEPOINT {self._name}; RELEASE SAVEPOINT {self._name}",
-            "RELEASE SAVEPOINT {self._name}",
+            "ROLLBACK TO SAVEPOINT {self._savepoint}; RELEASE SAVEPOINT {self._savepoint}",
+            "RELEASE SAVEPOINT {self._savepoint}",
         ),
     ),
     "order": (

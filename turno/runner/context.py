@@ -163,7 +163,7 @@ class AttemptContext(JobContext):
 
     def checkpoint(self, state: Any) -> None:
         """Commit the work so far together with `state`, and stop here if the worker must."""
-        if self._batch is not None and self._batch.item is not None:
+        if self._batch is not None and self._batch.open_group is not None:
             raise HandlerMisuse("a checkpoint within an item of job.each would commit half of it; set it between two")
         self.transaction.alone()
         self.finish()
@@ -184,9 +184,9 @@ class AttemptContext(JobContext):
     @contextmanager
     def between_transactions(self) -> Iterator[None]:
         """Commit the work so far, and open the next transaction, and the item's savepoint, after the block."""
-        item = self._batch.item if self._batch is not None else None
-        if item is not None:
-            item.savepoint.suspend()
+        group = self._batch.open_group if self._batch is not None else None
+        if group is not None:
+            group.suspend()
         self.finish()
         cancel_requested = attempts.hold(self.connection, self.claim)
         self.transaction.commit()
@@ -195,8 +195,8 @@ class AttemptContext(JobContext):
             yield
         finally:
             self.transaction.begin()
-            if item is not None:
-                item.savepoint.set()
+            if group is not None:
+                group.set_savepoint()
 
     def enqueue(
         self,

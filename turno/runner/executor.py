@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from time import monotonic, sleep
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
@@ -35,6 +35,9 @@ from turno.store.handler import attempts
 from turno.store.handler.pipeline import Started
 from turno.store.outage import unreachable
 from turno.tracing import Spans
+
+if TYPE_CHECKING:
+    from turno.runner.inline import InlineContext
 
 log = logging.getLogger(__name__)
 
@@ -292,14 +295,7 @@ class Attempt:
             return Cancel("cancelled on request")
         if self.started.expired:
             return Cancel("expired")
-        job, handler = self.context, self.handler()
-        payload = load_payload(self.handler, self.started.payload)
-        with handler.around(job):
-            answer = _in_this_process(lambda: run_to_end(handler.handle(job, payload)))
-        job.finish()
-        if isinstance(answer, Reschedule | Cancel):
-            return answer
-        return Completed(serialise(answer))
+        return call_handler(self.handler(), self.context, load_payload(self.handler, self.started.payload))
 
     def record(self, outcome: Reschedule | Cancel | Exception, chance: float) -> str:
         """Record an outcome other than completed; returns the job's new status.
@@ -351,6 +347,14 @@ class Attempt:
             # Only the class of the error: its message may contain parts of the payload.
             log.error("job failed, %s: %s", decision.cause, decision.error["class"], extra=fields | named)
         return status
+
+
+def call_handler(handler: JobHandler[Any], job: "AttemptContext | InlineContext", payload: Any) -> Outcome:
+    """Return the outcome of a handler within its middleware, with its last items recorded; its errors pass through."""
+    with handler.around(job):
+        answer = _in_this_process(lambda: run_to_end(handler.handle(job, payload)))
+    job.finish()
+    return answer if isinstance(answer, Reschedule | Cancel) else Completed(serialise(answer))
 
 
 def _in_this_process(handle: Callable[[], T]) -> T:

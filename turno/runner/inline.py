@@ -13,9 +13,8 @@ from turno.jobs.converter import restore_payload
 from turno.jobs.error_record import AttemptErrors
 from turno.jobs.handler import JobHandler
 from turno.jobs.job_context import JobContext
-from turno.jobs.json_text import serialise
-from turno.jobs.outcome import Cancel, Reschedule
-from turno.runner.executor import run_to_end
+from turno.jobs.outcome import Completed
+from turno.runner.executor import call_handler
 from turno.runner.items import LedgerBatch
 from turno.runner.session import AsyncHandlerConnection, HandlerConnection
 from turno.settings import Settings
@@ -39,13 +38,10 @@ class InlineRunner:
         try:
             connection.execute("BEGIN")
             job = InlineContext(connection, tenant.slug, user_id, handler, self._settings)
-            runner = handler()
-            with runner.around(job):
-                answer = run_to_end(runner.handle(job, restore_payload(handler, payload)))
-            job.finish()
-            if isinstance(answer, Reschedule | Cancel):
-                raise InvalidResult(f"{handler.type} returned {type(answer).__name__}, which needs background jobs")
-            result: dict[str, Any] | None = json.loads(serialise(answer))
+            outcome = call_handler(handler(), job, restore_payload(handler, payload))
+            if not isinstance(outcome, Completed):
+                raise InvalidResult(f"{handler.type} returned {type(outcome).__name__}, which needs background jobs")
+            result: dict[str, Any] | None = json.loads(outcome.result)
             psycopg.Connection.commit(connection)
             return result
         finally:

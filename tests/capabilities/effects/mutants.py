@@ -118,7 +118,7 @@ MUTANTS = (
         "an item is committed by half",
         "promise 2: each piece of work commits together with its own record",
         "turno/runner/items.py",
-        "        if attempts.writing_savepoints(self._batch.connection):\n",
+        "        if attempts.writing_savepoints(self._batch.job.connection):\n",
         "        if False:\n",
         (f"{ITEMS}::test_an_item_that_has_written_cannot_commit_the_half_of_it",),
     ),
