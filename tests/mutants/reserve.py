@@ -97,8 +97,8 @@ MUTANTS = (
         "a host has no place in reserve",
         SHARED,
         "turno/queues/exec/slots.py",
-        "_paths(self.folder, RESERVE, self.reserve)",
-        "_paths(self.folder, RESERVE, 0)",
+        "_paths(folder, RESERVE, reserve)",
+        "_paths(folder, RESERVE, 0)",
         (f"{EXEC}::test_long_jobs_in_every_place_delay_no_tenant",),
     ),
     Mutant(

@@ -14,6 +14,7 @@ from typing import Self
 from turno.errors import TurnoError
 
 ORDINARY, RESERVE = "slot", "reserve"
+LONGEST_SLUG = 40  # bytes
 
 
 class UnsafeSlotFolder(TurnoError):
@@ -95,16 +96,18 @@ class SlotFolder:
         self.folder = folder
         self.limit = limit
         self.reserve = reserve
+        self._paths = [*_paths(folder, ORDINARY, limit)], [*_paths(folder, RESERVE, reserve)]
 
     def take(self, tenant: str) -> Slot | None:
         """Return a free slot for a tenant's job, or None without a free slot; never waits."""
         self._prepare()
         taken = set()
-        for path in _paths(self.folder, ORDINARY, self.limit):
+        ordinary, reserve = self._paths
+        for path in ordinary:
             if (slot := self._slot(path, tenant)) is not None:
                 return slot
             taken.add(_read(path))
-        for path in _paths(self.folder, RESERVE, self.reserve):
+        for path in reserve:
             if tenant in taken:
                 break
             if (slot := self._slot(path, tenant)) is not None:
@@ -120,8 +123,11 @@ class SlotFolder:
         return slot
 
     def _prepare(self) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = os.lstat(self.folder)
+        try:
+            found = os.lstat(self.folder)
+        except FileNotFoundError:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            found = os.lstat(self.folder)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
             raise UnsafeSlotFolder(f"{self.folder}: {UnsafeSlotFolder.__doc__}")
 
@@ -153,4 +159,8 @@ def _lock(descriptor: int) -> bool:
 
 def _read(path: Path) -> str:
     """Return the tenant that has a slot."""
-    return path.read_text(encoding="utf-8")
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(descriptor, LONGEST_SLUG).decode()
+    finally:
+        os.close(descriptor)
