@@ -106,7 +106,7 @@ MUTANTS = (
         "every host is ours",
         COOKIE,
         "turno/web/admission.py",
-        "if host and tag != ANY_NAME and",
+        "if host and _tag() != ANY_NAME and",
         "if False and",
         (f"{PUBLIC}::test_foreign_host_does_not_count_as_ours",),
     ),

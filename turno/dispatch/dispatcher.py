@@ -5,7 +5,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from threading import Lock
 from time import monotonic
@@ -152,13 +152,8 @@ class Dispatcher:
         about = {"turno.tenant": tenant.slug, "turno.type": new.type}
         with tracing.tracer().dispatch(new.trace_context, about) as trace_context:
             queue = self._queue_of(tenant)
-            new = replace(new, backend=queue.name, trace_context=trace_context)
-            given = submission(
-                new,
-                pending_limit=self._pending_limit,
-                day_limits=self._day_limits,
-                command_limits=self._command_limits if counted else "{}",
-            )
+            stamped = as_json([new], backend=queue.name, trace_context=trace_context)
+            given = stamped, self._pending_limit, self._day_limits, self._command_limits if counted else "{}"
             try:
                 with self._connection() as connection:
                     crash_points.reach("received")

@@ -102,7 +102,7 @@ def parse_json(text: str) -> Any:
         _refuse(f"is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}")
     except RecursionError:
         _refuse(TOO_DEEP)
-    if _depth(value) > MAX_DEPTH:
+    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
         _refuse(TOO_DEEP)
     if _SUSPICIOUS.search(text) and (problems := list(islice(problems_in(value), MOST_PROBLEMS))):
         raise NotJson(problems)

@@ -106,17 +106,19 @@ class NewJob:
 
 
 _NAMES = tuple(field.name for field in fields(NewJob))
+_WRITTEN = (datetime, timedelta, UUID)
 
 
-def as_json(jobs: Iterable[NewJob]) -> str:
-    """Return jobs as an array of JSON objects with the names of their fields."""
-    return json.dumps([_named(job) for job in jobs])
+def as_json(jobs: Iterable[NewJob], **stamped: str) -> str:
+    """Return jobs as an array of JSON objects with the names of their fields; `stamped` replaces fields of each."""
+    return json.dumps([_named(job) | stamped for job in jobs])
 
 
 def _named(job: NewJob) -> dict[str, Any]:
-    given = {name: value for name in _NAMES if (value := getattr(job, name)) is not None}
     return {
-        name: str(value) if isinstance(value, datetime | timedelta | UUID) else value for name, value in given.items()
+        name: str(value) if isinstance(value, _WRITTEN) else value
+        for name in _NAMES
+        if (value := getattr(job, name)) is not None
     }
 
 

@@ -3,13 +3,13 @@
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from time import thread_time
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
 
 from flask import Blueprint, Request, Response, current_app, g, request
+from flask.globals import request_ctx
 from flask.sansio.blueprints import BlueprintSetupState
 from werkzeug.routing import PathConverter
 from werkzeug.sansio.utils import host_is_trusted
@@ -68,7 +68,7 @@ def scope_of(request: Request) -> Scope:
     Raises Problem 401 for a token that is missing, wrong or older than its tenant allows, 403 for another site
     that uses the cookie, 400 without X-Schema, and one and the same 404 for every tenant that this token cannot use.
     """
-    return scope_within(principal_of(request), request.headers.get(HEADER))
+    return scope_within(principal_of(request), request.environ.get("HTTP_X_SCHEMA"))
 
 
 def scope_within(principal: Principal, slug: str | None) -> Scope:
@@ -128,41 +128,48 @@ def admit_inline(tenant: Tenant, user: str, job_type: str) -> None:
         take_rate(connection, tenant.id, user, services().settings.limits.per_day, job_type=job_type)
 
 
-@contextmanager
-def place_of(tenant: Tenant) -> Iterator[None]:
-    """Hold a place of the tenant's share while a request is worked on; raises Problem 503 if all are taken.
+def place_of(tenant: Tenant) -> AbstractContextManager[None]:
+    """Return a block that holds a place of the tenant's share; it raises Problem 503 if all places are taken.
 
     Nothing was done by then, so the server may ask again instead of answering: unless a ticket was used up.
     """
     places: ThreadShares | None = request.environ.get(PLACES)
-    if places is None:
-        yield
-        return
-    if not places.take(tenant.id):
-        if not g.get("turno_ticket_used", False):
-            request.environ[WANTED] = tenant.id
-        raise Problem(
-            Kind.BUSY,
-            "As many requests of this tenant are being worked on as of one tenant may. Send it again in a moment.",
-            headers={"Retry-After": BUSY_SECONDS},
-        )
-    began = thread_time()
-    try:
-        yield
-    finally:
-        places.give_back(tenant.id, thread_time() - began)
+    return nullcontext() if places is None else _Place(places, tenant.id)
+
+
+class _Place:
+    def __init__(self, places: ThreadShares, tenant: int) -> None:
+        self._places = places
+        self._tenant = tenant
+
+    def __enter__(self) -> None:
+        if not self._places.take(self._tenant):
+            if not g.get("turno_ticket_used", False):
+                request.environ[WANTED] = self._tenant
+            raise Problem(
+                Kind.BUSY,
+                "As many requests of this tenant are being worked on as of one tenant may. Send it again in a moment.",
+                headers={"Retry-After": BUSY_SECONDS},
+            )
+        self._began = thread_time()
+
+    def __exit__(self, *_error: object) -> None:
+        self._places.give_back(self._tenant, thread_time() - self._began)
 
 
 ANY_NAME = "health"  # tag of the routes for probes and monitoring systems, which address a process and have no session
 # A page that needs more sets its own policy first.
-DEFAULTS = {
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-}
+DEFAULTS = [
+    (name.lower(), name, value)
+    for name, value in {
+        "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cache-Control": "no-store",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+    }.items()
+]
 ONE_YEAR = "max-age=31536000"
 EXPOSED = "ETag, Idempotency-Replayed, Location, Retry-After, X-Correlation-Id"
 PREFLIGHT = {
@@ -200,14 +207,13 @@ def _check() -> Response | None:
     """Limit the body; refuse a request after a fork or for a foreign host, and answer a preflight request."""
     found = services()
     request.max_content_length = found.settings.limits.body_bytes
+    host = found.public.hostname
     if found.process != os.getpid():  # the threads that keep connections open stayed in the other process
         text = "Turno was made before this process was forked: make it in each web process, gunicorn without --preload."
         log.error(text)
         return problem_document(Problem(Kind.UNAVAILABLE, text))
-    host = urlsplit(found.settings.public_url).hostname
-    tag = getattr(current_app.blueprints.get(request.blueprint or ""), "tag", None)
     # A foreign host name that resolves to this server would count as our own origin.
-    if host and tag != ANY_NAME and not host_is_trusted(request.host, [host]):
+    if host and _tag() != ANY_NAME and not host_is_trusted(request.host, [host]):
         text = f"This service answers at {found.settings.public_url} alone; a proxy in front of it must pass Host on."
         return problem_document(Problem(Kind.INVALID_REQUEST, text))
     if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers and _allowed():
@@ -217,24 +223,22 @@ def _check() -> Response | None:
 
 def _complete(response: Response) -> Response:
     """Add the headers that an answer does not set itself, and CORS headers for the origins in TURNO_ALLOWED_ORIGINS."""
-    headers = response.headers
-    if request.endpoint == "turno.static" and (request.view_args or {}).get("filename") == CLIENT:
+    headers, current = response.headers, request_ctx.request
+    if current.endpoint == "turno.static" and (current.view_args or {}).get("filename") == CLIENT:
         headers["Access-Control-Allow-Origin"] = "*"
         headers["Cross-Origin-Resource-Policy"] = "cross-origin"
     # Without Access-Control-Allow-Credentials a browser leaves the cookie out: other sites bring a token.
     if services().settings.allowed_origins and _of_the_api():
         response.vary.add("Origin")
         if _allowed():
-            headers["Access-Control-Allow-Origin"] = request.headers["Origin"]
+            headers["Access-Control-Allow-Origin"] = current.headers["Origin"]
             headers["Access-Control-Expose-Headers"] = EXPOSED
-    if over_https(request):
+    if over_https(current):
         headers.setdefault("Strict-Transport-Security", ONE_YEAR)
-    if "turno_correlation_id" in g:
-        headers["X-Correlation-Id"] = g.turno_correlation_id
+    if correlation_id := g.get("turno_correlation_id"):
+        headers.add("X-Correlation-Id", correlation_id)
     present = {name.lower() for name, _ in headers}
-    for name, value in DEFAULTS.items():
-        if name.lower() not in present:
-            headers.add(name, value)
+    headers.extend([(name, value) for lower, name, value in DEFAULTS if lower not in present])
     return response
 
 
@@ -242,6 +246,10 @@ def _leave_unbegun(_error: BaseException | None) -> None:
     """Release the place of a live response that another response replaced."""
     if leave := g.pop("turno_leave", None):
         leave()
+
+
+def _tag() -> str | None:
+    return getattr(current_app.blueprints.get(request.blueprint or ""), "tag", None)
 
 
 def _allowed() -> bool:

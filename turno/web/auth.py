@@ -345,8 +345,8 @@ def principal_of(request: Request) -> Principal:
 
     Raises Problem 401, 429 after many wrong tokens, or 403 for a change that another site has the browser ask for.
     """
-    authorization = request.headers.get("Authorization")
-    if services().principal is not None:
+    authorization, found = request.environ.get("HTTP_AUTHORIZATION"), services()
+    if found.principal is not None:
         # Next to a cookie, a bearer header proves nothing: the application may have authenticated by the cookie.
         bearer = (authorization or "").lower().startswith("bearer ") and not request.cookies
         if request.method not in SAFE and not bearer:

@@ -2,8 +2,8 @@
 
 import math
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -13,7 +13,7 @@ from uuid import UUID, uuid4
 
 from flask import Request
 from msgspec import Meta
-from werkzeug.datastructures import Headers, MultiDict
+from werkzeug.datastructures import MultiDict
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from turno.errors import InvalidPayload
@@ -38,17 +38,17 @@ def read_id(text: str, unknown: Problem) -> UUID:
 CORRELATION_ID = r"[A-Za-z0-9._:-]{1,128}"
 
 
-def idempotency_key(headers: Headers) -> str | None:
+def idempotency_key(request: Request) -> str | None:
     """Return the Idempotency-Key if there is one; raises Problem 400 unless it is 1 to 255 visible ASCII."""
-    key = headers.get("Idempotency-Key")
+    key: str | None = request.environ.get("HTTP_IDEMPOTENCY_KEY")
     if key is not None and not re.fullmatch(IDEMPOTENCY_KEY, key):
         raise invalid([FieldProblem("Idempotency-Key", "must be 1 to 255 visible ASCII characters without spaces")])
     return key
 
 
-def correlation_id(headers: Headers) -> str:
+def correlation_id(request: Request) -> str:
     """Return the X-Correlation-Id, or a new one; raises Problem 400 if it is unfit for a log line."""
-    given = headers.get("X-Correlation-Id")
+    given: str | None = request.environ.get("HTTP_X_CORRELATION_ID")
     if given is None:
         return str(uuid4())
     if not re.fullmatch(CORRELATION_ID, given):
@@ -61,6 +61,7 @@ B = TypeVar("B")
 SMALL_BODY_BYTES = 16 * 1024  # bytes, checked within a millisecond
 LONGEST_FIELD = 200
 _computing = Lock()
+_PASSING = nullcontext()
 
 
 class JsonBody(NamedTuple):
@@ -80,9 +81,10 @@ def read_json_object(request: Request) -> JsonBody:
     Raises Problem 415 for another media type, 413 beyond the application's MAX_CONTENT_LENGTH, announced or
     not, and 400 with a sentence for invalid JSON (RFC 8259) and for values that jsonb would refuse or change.
     """
-    charset = request.mimetype_params.get("charset", "utf-8").lower()
-    if request.mimetype != "application/json" or charset not in {"utf-8", "utf8"}:
-        _refuse_media_type("Send the body as application/json in UTF-8.", "application/json")
+    if request.environ.get("CONTENT_TYPE") != "application/json":
+        charset = request.mimetype_params.get("charset", "utf-8").lower()
+        if request.mimetype != "application/json" or charset not in {"utf-8", "utf8"}:
+            _refuse_media_type("Send the body as application/json in UTF-8.", "application/json")
     try:
         text = _read(request, "application/json").decode()
         value = parse_json(text)
@@ -137,18 +139,14 @@ def field_problems(error: InvalidPayload, *within: str) -> list[FieldProblem]:
     return [FieldProblem(path[:LONGEST_FIELD] or "body", problem["problem"]) for path, problem in found]
 
 
-@contextmanager
-def one_at_a_time(request: Request) -> Iterator[None]:
-    """Let only one thread check a large body; small bodies pass.
+def one_at_a_time(request: Request) -> AbstractContextManager[object]:
+    """Return a block in which only one thread checks a large body; small bodies pass.
 
     The interpreter lock lets only one thread compute, and a request that returns from the database waits for every
     computing thread: with eight large bodies, eight times as long as with one.
     """
-    if request.content_length is not None and request.content_length <= SMALL_BODY_BYTES:
-        yield
-        return
-    with _computing:
-        yield
+    length = request.content_length
+    return _computing if length is None or length > SMALL_BODY_BYTES else _PASSING
 
 
 def _loaded(body: JsonBody, kind: Any) -> Any:
@@ -159,7 +157,7 @@ def _loaded(body: JsonBody, kind: Any) -> Any:
 
 
 def _read(request: Request, media_type: str) -> bytes:
-    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+    if request.environ.get("HTTP_CONTENT_ENCODING", "identity").lower() != "identity":
         _refuse_media_type("Send the body without a Content-Encoding.", media_type)
     body = request.get_data(cache=False)
     # Werkzeug refuses an announced length, but silently cuts a streamed body at the limit.
@@ -220,6 +218,7 @@ class KeyPageQuery:
     limit: PageSize = 50
 
 
+NO_PARAMETERS: MultiDict[str, str] = MultiDict()
 # The value without parameters, and the annotation of each field, evaluated once.
 _defaults: Callable[[Any], Any] = cache(lambda kind: converter(kind).convert({}))
 _hints: Callable[[Any], dict[str, Any]] = cache(partial(get_type_hints, include_extras=True))

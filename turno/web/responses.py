@@ -7,12 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from enum import Enum
-from typing import Annotated, Any, TypeVar, cast
-from uuid import uuid4
+from functools import cache
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from uuid import UUID, uuid4
 
 from flask import Response, request
 from flask.json.provider import DefaultJSONProvider
 from msgspec import UNSET, Meta, UnsetType, to_builtins
+from werkzeug.datastructures import Headers
 from werkzeug.exceptions import HTTPException
 
 from turno.errors import LimitExceeded, RateLimited
@@ -21,6 +24,9 @@ from turno.jobs.moment import written
 from turno.store.outage import OUTAGE, busy, in_short
 from turno.tenancy.schema_migrations.lacking import missing_in
 from turno.web.services import at, services
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIEnvironment
 
 log = logging.getLogger(__name__)
 
@@ -132,23 +138,39 @@ def no_such_job() -> Problem:
     return Problem(Kind.NOT_FOUND, "No job with this id can be seen with this token in this tenant.")
 
 
+_names: Callable[[Any], tuple[str, ...]] = cache(lambda kind: tuple(field.name for field in fields(kind)))
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return written(value, "auto")
+    if isinstance(value, UUID):
+        return str(value)
     if is_dataclass(value) and not isinstance(value, type):
         # A field that would be a word of Python ends in `_`, as is the custom there.
-        return {field.name.rstrip("_"): getattr(value, field.name) for field in fields(value)}
+        return {name.rstrip("_"): getattr(value, name) for name in _names(type(value))}
     return DefaultJSONProvider.default(value)
 
 
-def dumps(value: Any) -> str:
-    """Return `value` as the JSON that every answer is written in: one line of ASCII."""
-    return json.dumps(value, default=_plain)
+# Returns a value as the JSON that every answer is written in: one line of ASCII.
+dumps: Callable[[Any], str] = json.JSONEncoder(default=_plain).encode
+
+
+class JsonResponse(Response):
+    """A response whose headers are sent as they are, without another copy."""
+
+    default_mimetype = "application/json"
+
+    def get_wsgi_headers(self, environ: "WSGIEnvironment") -> Headers:
+        """Return the headers; Werkzeug's own for 304, which has fewer, and below a prefix that is not ASCII."""
+        if self.status_code == HTTPStatus.NOT_MODIFIED or not environ.get("SCRIPT_NAME", "").isascii():
+            return super().get_wsgi_headers(environ)
+        return self.headers
 
 
 def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Return the response that carries `body` as JSON."""
-    return Response(dumps(body), status, headers, mimetype="application/json")
+    return JsonResponse(dumps(body), status, headers)
 
 
 B = TypeVar("B")
@@ -156,7 +178,7 @@ B = TypeVar("B")
 
 def from_row(kind: type[B], row: Mapping[str, Any], **computed: Any) -> B:
     """Return a body: a field that is not `computed` has the value of the row's column of the same name."""
-    stored = {field.name: row[field.name] for field in fields(cast("Any", kind)) if field.name not in computed}
+    stored = {name: row[name] for name in _names(kind) if name not in computed}
     return kind(**stored, **computed)
 
 

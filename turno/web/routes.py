@@ -7,7 +7,8 @@ from functools import wraps
 from types import NoneType
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from flask import Blueprint, Request, Response, g, request
+from flask import Blueprint, Request, Response, g
+from flask.globals import request_ctx
 
 from turno.web.admission import (
     Scope,
@@ -19,7 +20,7 @@ from turno.web.admission import (
     scope_of,
 )
 from turno.web.auth import SAFE, Principal, principal_of
-from turno.web.requests import Changes, NoQuery, correlation_id, read_body, read_changes, read_query
+from turno.web.requests import NO_PARAMETERS, Changes, NoQuery, correlation_id, read_body, read_changes, read_query
 from turno.web.responses import Kind, answer
 
 Access = Literal["user", "operator"]
@@ -116,18 +117,19 @@ class Routes(Blueprint):
 
             @wraps(view)
             def respond(**path: str) -> Response:
+                current = request_ctx.request
                 if operation.access is None:
-                    return _respond(operation, view, hints, path)
+                    return _respond(operation, view, hints, current, path)
                 if not operation.one_tenant:
-                    principal = principal_of(request)
-                    call = OperatorCall(principal, _admit(operation, principal))
-                    return _respond(operation, view, hints, {"call": call} | path)
-                found = scope(request)
+                    principal = principal_of(current)
+                    call = OperatorCall(principal, _admit(operation, current, principal))
+                    return _respond(operation, view, hints, current, {"call": call} | path)
+                found = scope(current)
                 with place_of(found.tenant):
-                    within = Call(found, _admit(operation, found.principal))
+                    within = Call(found, _admit(operation, current, found.principal))
                     if operation.method not in SAFE and operation.counts:
                         admit_command(found)
-                    return _respond(operation, view, hints, {"call": within} | path)
+                    return _respond(operation, view, hints, current, {"call": within} | path)
 
             self.operations[view.__name__] = operation
             methods = [operation.method]
@@ -138,11 +140,11 @@ class Routes(Blueprint):
 
 
 def _respond(
-    operation: Operation, view: Callable[..., Any], hints: Mapping[str, Any], given: dict[str, Any]
+    operation: Operation, view: Callable[..., Any], hints: Mapping[str, Any], request: Request, given: dict[str, Any]
 ) -> Response:
-    """Return the response of a view to the present request; a body is read as its parameter `body` is annotated."""
+    """Return the response of a view to a request; a body is read as its parameter `body` is annotated."""
     if operation.access or "query" in hints:
-        query = read_query(request.args, operation.query)
+        query = read_query(request.args if request.query_string else NO_PARAMETERS, operation.query)
         given |= {"query": query} if "query" in hints else {}
     if body := hints.get("body"):
         changes = get_origin(body) is Changes
@@ -178,7 +180,7 @@ def _described(
     )
 
 
-def _admit(operation: Operation, principal: Principal) -> str:
+def _admit(operation: Operation, request: Request, principal: Principal) -> str:
     """Return the correlation id of the request; raises Problem 403 if the role does not permit the operation."""
     if operation.access == "operator":
         require_operator(principal)
@@ -186,5 +188,5 @@ def _admit(operation: Operation, principal: Principal) -> str:
         require_everywhere(principal)
     if operation.method not in SAFE and not operation.reads:
         require_change(principal)
-    named = g.turno_correlation_id = correlation_id(request.headers)
+    named = g.turno_correlation_id = correlation_id(request)
     return named

@@ -124,6 +124,7 @@ class Services:
     process: int = field(init=False, default_factory=getpid)  # its connections belong to no other process
 
     def __post_init__(self) -> None:
+        self.public = urlsplit(self.settings.public_url)
         self.redaction = Redaction(self.settings.redact, self.registry.handlers)
         self.catalogues = catalogues(self.registry)
         self.menu = self._declared("menu")
@@ -150,7 +151,8 @@ def services_of(app: Flask) -> Services:
 
 def services() -> Services:
     """Return the services of the application that serves the present request."""
-    return services_of(current_app)
+    found: Services = current_app.extensions[NAME]
+    return found
 
 
 def as_operator() -> AbstractContextManager[Operator]:
@@ -175,7 +177,7 @@ def requested_path() -> str:
 
 def over_https(request: Request) -> bool:
     """Return whether browsers use HTTPS, by TURNO_PUBLIC_URL or by the present request."""
-    return request.is_secure or services().settings.public_url.startswith("https:")
+    return request.is_secure or services().public.scheme == "https"
 
 
 def requested_on_this_machine(request: Request) -> bool:
@@ -192,10 +194,10 @@ def _mounted() -> str:
 
     This is SCRIPT_NAME, as set by the server or a middleware of the host, else the path of TURNO_PUBLIC_URL.
     """
-    return request.script_root or urlsplit(services().settings.public_url).path
+    return request.script_root or services().public.path
 
 
 def job_links(job_id: UUID, root: str) -> dict[str, str]:
     """Return the addresses of a job and of its subresources and commands."""
     address = f"{root}/api/jobs/{job_id}"
-    return {"self": address} | {name: f"{address}/{name}" for name in LINKS}
+    return {"self": address, **{name: f"{address}/{name}" for name in LINKS}}

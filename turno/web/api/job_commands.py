@@ -96,7 +96,7 @@ def rerun(call: Call, job_id: str) -> Response:
     the work again; `retry` does the unfinished part. Send an `Idempotency-Key` to repeat the request safely.
     """
     row, body = find_job(call, job_id), read_body(request, RerunBody)
-    return accepted(rerun_job(call, row, body.payload, idempotency_key(request.headers)))
+    return accepted(rerun_job(call, row, body.payload, idempotency_key(request)))
 
 
 def cancel_job(scope: Scope, job_id: str) -> Verdict:

@@ -3,7 +3,7 @@
 import logging
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields, make_dataclass
+from dataclasses import Field, dataclass, fields, make_dataclass
 from datetime import timedelta
 from functools import cache, partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, cast
@@ -125,7 +125,7 @@ def read_submission(request: Request, call: Call, job_type: str) -> tuple[NewJob
         wanted, payload, problems = _checked(handler, body)
     if wanted is None:
         raise invalid(problems)
-    key = idempotency_key(request.headers)
+    key = idempotency_key(request)
     if wanted.run_in is not None and wanted.run_at is not None:
         problems.append(FieldProblem("run_in", "may not be given together with run_at"))
     now = services().clock()
@@ -134,7 +134,7 @@ def read_submission(request: Request, call: Call, job_type: str) -> tuple[NewJob
     parts = [
         part
         for part in services().submission_parts
-        if any(getattr(wanted, field.name) != field.default for field in fields(part.body))
+        if any(getattr(wanted, field.name) != field.default for field in _fields(part.body))
     ]
     problems += [problem for part in parts for problem in part.problems(call.scope, wanted)]
     try:
@@ -167,6 +167,9 @@ def body_type(parts: tuple[SubmissionPart, ...]) -> type[SubmitBody]:
     return cast("type[SubmitBody]", make_dataclass("SubmitBody", (), bases=bases, frozen=True))
 
 
+_fields: Callable[[Any], tuple[Field[Any], ...]] = cache(fields)
+
+
 def new_job(handler: type[JobHandler[Any]], payload: Any, call: Call, **options: Any) -> NewJob:
     """Return a job of the request's user and trace; raises Problem 400 if its concurrency key is too long."""
     try:
@@ -175,7 +178,7 @@ def new_job(handler: type[JobHandler[Any]], payload: Any, call: Call, **options:
             payload,
             user_id=call.scope.principal.user,
             correlation_id=call.correlation_id,
-            trace_context=request.headers.get("traceparent"),
+            trace_context=request.environ.get("HTTP_TRACEPARENT"),
             **options,
         )
     except NotEnqueued as problem:
