@@ -61,7 +61,7 @@ class Slot:
         """Return the tenants that have other slots on this host."""
         folder = self._path.parent
         others = {*folder.glob(f"{ORDINARY}-*"), *folder.glob(f"{RESERVE}-*")} - {self._path}
-        return frozenset(filter(None, map(_read, others)))
+        return frozenset(filter(None, (path.read_text(encoding="utf-8") for path in others)))
 
     def release(self) -> None:
         """Give the slot back."""
@@ -80,7 +80,7 @@ class Slot:
 
     def _move(self) -> bool:
         for path in _paths(self._path.parent, ORDINARY, self._limit):
-            if (descriptor := _open_locked(path)) is not None:
+            if (descriptor := _open_locked(path, set())) is not None:
                 self.use_for("")
                 os.dup2(descriptor, self.descriptor)  # which closes the file of the slot in reserve, and so frees it
                 os.close(descriptor)
@@ -96,29 +96,25 @@ class SlotFolder:
         self.folder = folder
         self.limit = limit
         self.reserve = reserve
-        self._paths = [*_paths(folder, ORDINARY, limit)], [*_paths(folder, RESERVE, reserve)]
+        self._paths = [*map(str, _paths(folder, ORDINARY, limit))], [*map(str, _paths(folder, RESERVE, reserve))]
 
     def take(self, tenant: str) -> Slot | None:
         """Return a free slot for a tenant's job, or None without a free slot; never waits."""
         self._prepare()
-        taken = set()
+        taken: set[str] = set()
         ordinary, reserve = self._paths
         for path in ordinary:
-            if (slot := self._slot(path, tenant)) is not None:
-                return slot
-            taken.add(_read(path))
+            if (descriptor := _open_locked(path, taken)) is not None:
+                return self._slot(descriptor, path, tenant)
         for path in reserve:
             if tenant in taken:
                 break
-            if (slot := self._slot(path, tenant)) is not None:
-                return slot
-            taken.add(_read(path))
+            if (descriptor := _open_locked(path, taken)) is not None:
+                return self._slot(descriptor, path, tenant)
         return None
 
-    def _slot(self, path: Path, tenant: str) -> Slot | None:
-        if (descriptor := _open_locked(path)) is None:
-            return None
-        slot = Slot(descriptor, path, self.limit)
+    def _slot(self, descriptor: int, path: str, tenant: str) -> Slot:
+        slot = Slot(descriptor, Path(path), self.limit)
         slot.use_for(tenant)
         return slot
 
@@ -136,16 +132,17 @@ def _paths(folder: Path, kind: str, count: int) -> Iterator[Path]:
     return (folder / f"{kind}-{number}" for number in range(count))
 
 
-def _open_locked(path: Path) -> int | None:
-    """Return the descriptor of a slot file that this process has locked now, None if another has."""
+def _open_locked(path: str | Path, taken: set[str]) -> int | None:
+    """Return the descriptor of a slot file that this process has locked now, or None and add its tenant to `taken`."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    ours = False
     try:
         ours = _lock(descriptor)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    if not ours:
-        os.close(descriptor)
+        if not ours:
+            taken.add(os.pread(descriptor, LONGEST_SLUG, 0).decode())
+    finally:
+        if not ours:
+            os.close(descriptor)
     return descriptor if ours else None
 
 
@@ -155,12 +152,3 @@ def _lock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _read(path: Path) -> str:
-    """Return the tenant that has a slot."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        return os.read(descriptor, LONGEST_SLUG).decode()
-    finally:
-        os.close(descriptor)
