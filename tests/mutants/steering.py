@@ -37,7 +37,7 @@ MUTANTS = (
         "a dry run of a command is committed",
         DRY,
         "turno/dispatch/dispatcher.py",
-        "            if dry_run:\n                raise psycopg.Rollback\n",
+        "            if dry_run:\n                connection.rollback()\n",
         "",
         (f"{STEERING}::test_dry_run_counts_the_later_changes[retry]",),
     ),

@@ -200,7 +200,7 @@ class Dispatcher:
         with self._connection() as connection, as_api(connection, tenant) as cursor:
             answers = [CommandAnswer(**row) for row in cursor.execute(COMMAND, given)]
             if dry_run:
-                raise psycopg.Rollback
+                connection.rollback()
         if not dry_run:
             changed = [answer for answer in answers if answer.changed]
             for job_id in filter(None, (found for answer in changed for found in (answer.job_id, answer.made))):

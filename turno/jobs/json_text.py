@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime, time, timedelta
 from decimal import Decimal
+from functools import cache
 from itertools import islice
 from typing import Any, NoReturn
 
@@ -95,9 +96,7 @@ def _storable(value: Any, name: str, largest: int) -> str:
 def parse_json(text: str) -> Any:
     """Return the value of a JSON text (RFC 8259); raises NotJson if jsonb would refuse or change it."""
     try:
-        value = json.loads(
-            text, object_pairs_hook=_object, parse_int=_whole_number, parse_float=_number, parse_constant=_constant
-        )
+        value = _decoder().decode(text)
     except json.JSONDecodeError as error:
         _refuse(f"is not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}")
     except RecursionError:
@@ -187,6 +186,13 @@ def _depth(value: Any) -> int:
         depth += 1
         level = [inner for item in level for inner in (item.values() if isinstance(item, dict) else item)]
     return depth
+
+
+@cache
+def _decoder() -> json.JSONDecoder:
+    return json.JSONDecoder(
+        object_pairs_hook=_object, parse_int=_whole_number, parse_float=_number, parse_constant=_constant
+    )
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -352,11 +352,12 @@ def principal_of(request: Request) -> Principal:
         if request.method not in SAFE and not bearer:
             require_same_origin(request)
         return _signed_in(request)
+    assert found.tokens is not None  # noqa: S101 - see `install`
     if authorization is not None or (cookie := token_in(request)) is None:
-        return tokens().principal(authorization, request.remote_addr)
+        return found.tokens.principal(authorization, request.remote_addr)
     if request.method not in SAFE:
         require_same_origin(request)
-    return tokens().read(cookie, request.remote_addr)
+    return found.tokens.read(cookie, request.remote_addr)
 
 
 def visitor_of(request: Request) -> Visitor:

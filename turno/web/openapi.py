@@ -155,9 +155,7 @@ def _strict(schema: Any) -> Any:
     if schema.get("format") == "decimal":
         schema["pattern"] = DECIMAL
     if "properties" in schema and schema.get("type") == "object":
-        # A field named as a word of Python ends in `_` there.
-        schema["properties"] = {name.rstrip("_"): one for name, one in schema["properties"].items()}
-        schema["required"] = [name.rstrip("_") for name in schema.get("required", ())]
+        schema["required"] = schema.get("required", [])
         schema["additionalProperties"] = False
     return schema
 

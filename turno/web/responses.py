@@ -4,13 +4,13 @@ import json
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import Enum
 from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from flask import Response, request
 from flask.json.provider import DefaultJSONProvider
@@ -141,19 +141,12 @@ def no_such_job() -> Problem:
 _names: Callable[[Any], tuple[str, ...]] = cache(lambda kind: tuple(field.name for field in fields(kind)))
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return written(value, "auto")
-    if isinstance(value, UUID):
-        return str(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        # A field that would be a word of Python ends in `_`, as is the custom there.
-        return {name.rstrip("_"): getattr(value, name) for name in _names(type(value))}
-    return DefaultJSONProvider.default(value)
+_encode = json.JSONEncoder(default=lambda moment: written(moment, "auto")).encode
 
 
-# Returns a value as the JSON that every answer is written in: one line of ASCII.
-dumps: Callable[[Any], str] = json.JSONEncoder(default=_plain).encode
+def dumps(value: Any) -> str:
+    """Return `value` as the JSON that every answer is written in: one line of ASCII."""
+    return _encode(to_builtins(value, builtin_types=(datetime,), str_keys=True, enc_hook=DefaultJSONProvider.default))
 
 
 class JsonResponse(Response):

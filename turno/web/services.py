@@ -14,7 +14,7 @@ from flask import Blueprint, Flask, Request, Response, current_app, request
 from markupsafe import Markup
 from msgspec import Meta
 
-from turno.capability import enabled, installed, load
+from turno.capability import enabled, installed, job_filters, load
 from turno.catalogue import catalogues
 from turno.dispatch.dispatcher import Dispatcher, WebConnection
 from turno.jobs.handler import JobHandler, Registry
@@ -129,6 +129,7 @@ class Services:
         self.catalogues = catalogues(self.registry)
         self.menu = self._declared("menu")
         self.operator_menu = self._declared("operator_menu")
+        self.job_filters = job_filters(self.settings.capabilities)
         self.routes: list[Blueprint] = self._loaded("routes")
         self.submission_parts: tuple[SubmissionPart, ...] = (*self._loaded("submissions"),)
         self.job_sections: list[JobSection] = self._loaded("job_sections")

@@ -111,13 +111,14 @@ class Turno:
         operators = operator_pool(settings)
         upkeep = WebMaintenance(settings, registry)
 
+        lend = partial(Loan, pool)
         choice = BackendChoice(
-            connection=pool.connection,
+            connection=lend,
             default=settings.queue_backend,
             open_queue=partial(_open_queue, settings, upkeep),
         )
         dispatcher = Dispatcher(
-            connection=pool.connection,
+            connection=lend,
             queue=choice.queue_of,
             pending_limit=settings.limits.pending,
             day_limits=settings.limits.per_day,
@@ -128,9 +129,9 @@ class Turno:
             settings=settings,
             registry=registry,
             dispatcher=dispatcher,
-            directory=Directory(pool.connection),
-            connection=pool.connection,
-            operator=operators.connection,
+            directory=Directory(lend),
+            connection=lend,
+            operator=partial(Loan, operators),
             live=live,
             readiness=partial(_pending, pool),
             inline=None
@@ -197,6 +198,20 @@ def allow_descriptors(wanted: int) -> None:
     highest = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     if soft < highest:
         resource.setrlimit(resource.RLIMIT_NOFILE, (highest, hard))
+
+
+class Loan:
+    """A session of a pool, for one block: unlike the pool's own, it commits nothing, as sessions are in autocommit."""
+
+    def __init__(self, pool: ConnectionPool[TimeoutConnection]) -> None:
+        self._pool = pool
+
+    def __enter__(self) -> TimeoutConnection:
+        self._session = self._pool.getconn()
+        return self._session
+
+    def __exit__(self, *_error: object) -> None:
+        self._pool.putconn(self._session)
 
 
 def web_pool(settings: Settings) -> ConnectionPool[TimeoutConnection]:

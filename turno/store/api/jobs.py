@@ -37,6 +37,9 @@ class JobFilter:
     limit: int = 50
 
 
+_NAMES = [one.name for one in fields(JobFilter) if one.name != "filters"]
+_filters = cache(job_filters)
+
 # run_at is NULL where it is infinite, that is for a job that waits until a person decides: Python has no such date.
 # run_seconds adds up the attempts, so that waiting for a retry does not count as running. `lacks` names the missing
 # worker, queue or type of a job that no worker has claimed for too long.
@@ -102,8 +105,8 @@ def payloads(reader: Reader, job_ids: Sequence[UUID]) -> dict[UUID, Any]:
 
 def search(reader: Reader, wanted: JobFilter) -> list[Row]:
     """Return a page of jobs, newest first, without payloads, results and long errors."""
-    known, filters = job_filters(), dict(wanted.filters)
-    given = filters | {field.name: getattr(wanted, field.name) for field in fields(wanted) if field.name != "filters"}
+    filters = wanted.filters
+    given = {**filters, **{name: getattr(wanted, name) for name in _NAMES}}
     return reader.execute(
         JOB
         + attributes()
@@ -126,7 +129,7 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
                OR substr(j.trace_context, 4, 32) = %(correlation_id)s)
           AND (%(text)s::text IS NULL OR position(lower(%(text)s) IN lower(j.payload::text)) > 0)
         """
-        + "".join(f" AND ({known[name].api})" for name in filters)
+        + "".join(f" AND ({_filters()[name].api})" for name in filters)
         + " ORDER BY j.id DESC LIMIT %(limit)s",
         {name: list(value) if isinstance(value, tuple | list) else value for name, value in given.items()},
     ).fetchall()

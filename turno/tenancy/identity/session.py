@@ -152,14 +152,17 @@ def as_api(connection: psycopg.Connection[Any], tenant: Tenant) -> Iterator[psyc
     """Run one transaction of fixed SQL as the tenant's API role; rows come as dicts.
 
     The role and the path are local to the transaction. SQL of a caller's choosing must never run here:
-    it could set another role.
+    it could set another role. The connection must be in autocommit, outside a transaction.
     """
-    with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
-        cursor.execute(
-            "SELECT set_config('role', %s, true), set_config('search_path', %s, true)",
-            (tenant.api_role, f"{tenant.schema},pg_temp"),
-        )
-        yield cursor
+    with connection.cursor(row_factory=dict_row) as cursor:
+        try:
+            cursor.execute(_begun(tenant.api_role, tenant.schema), prepare=False)
+            yield cursor
+        except BaseException:
+            if not connection.closed:
+                connection.rollback()
+            raise
+        connection.commit()
 
 
 def call_as_api(
@@ -201,6 +204,12 @@ def call_as_web(
         row = cursor.execute(_qualified(statement, tenant.schema), parameters).fetchone()
     assert row is not None, "fixed statements return a row"  # noqa: S101
     return row
+
+
+@lru_cache(maxsize=4096)
+def _begun(role: str, schema: str) -> bytes:
+    statements = "BEGIN; SET LOCAL ROLE {}; SET LOCAL search_path = {}, pg_temp"
+    return sql.SQL(statements).format(sql.Identifier(role), sql.Identifier(schema)).as_bytes()
 
 
 # Qualified names: with a search path for each tenant, the server would plan each call again.

@@ -7,6 +7,8 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
+from msgspec import Struct
+
 from turno.jobs.job import Priority, Status
 from turno.jobs.label import Label, Outcome, label, outcome, waiting_for
 from turno.tracing import trace_id
@@ -44,8 +46,7 @@ class Parts:
     failed: int
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorBody:
+class ErrorBody(Struct, frozen=True, rename={"class_": "class"}):
     """The error of a job.
 
     Of an error that was not written for users they see its `reference`, which the log has as `error_id`; operators see

@@ -10,7 +10,6 @@ from uuid import UUID
 
 from flask import Response, request
 
-from turno.capability import job_filters
 from turno.jobs.job import Status
 from turno.jobs.label import Outcome
 from turno.store.api import jobs as stored
@@ -29,7 +28,7 @@ Filters = Annotated[
 
 def filter_names() -> list[str]:
     """Return the names of the filters of the enabled capabilities."""
-    return list(job_filters(services().settings.capabilities))
+    return list(services().job_filters)
 
 
 def filters_of(given: Iterable[str]) -> dict[str, list[str]]:

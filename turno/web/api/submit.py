@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, c
 from uuid import UUID
 
 import msgspec
-from flask import Request, Response, request
+from flask import Request, Response
+from flask.globals import request_ctx
 from markupsafe import Markup
 from msgspec import Meta
 
@@ -119,21 +120,21 @@ def read_submission(request: Request, call: Call, job_type: str) -> tuple[NewJob
     rest. Times that were valid at the first use of this Idempotency-Key stay valid: a client that lost the first answer
     receives it at any later time.
     """
-    handler = known_handler(job_type)
+    handler, found = known_handler(job_type), services()
     with one_at_a_time(request):
         body = read_json_object(request)
-        wanted, payload, problems = _checked(handler, body)
+        wanted, payload, problems = _checked(handler, body, found.submission_parts)
     if wanted is None:
         raise invalid(problems)
     key = idempotency_key(request)
     if wanted.run_in is not None and wanted.run_at is not None:
         problems.append(FieldProblem("run_in", "may not be given together with run_at"))
-    now = services().clock()
+    now = found.clock()
     due = wanted.run_at if wanted.run_in is None else now + timedelta(seconds=wanted.run_in)
     late = [FieldProblem(*one) for one in untimely(due, wanted.expires_at, now)]
     parts = [
         part
-        for part in services().submission_parts
+        for part in found.submission_parts
         if any(getattr(wanted, field.name) != field.default for field in _fields(part.body))
     ]
     problems += [problem for part in parts for problem in part.problems(call.scope, wanted)]
@@ -178,7 +179,7 @@ def new_job(handler: type[JobHandler[Any]], payload: Any, call: Call, **options:
             payload,
             user_id=call.scope.principal.user,
             correlation_id=call.correlation_id,
-            trace_context=request.environ.get("HTTP_TRACEPARENT"),
+            trace_context=request_ctx.request.environ.get("HTTP_TRACEPARENT"),
             **options,
         )
     except NotEnqueued as problem:
@@ -193,11 +194,13 @@ def known_handler(job_type: str) -> type[JobHandler[Any]]:
         raise Problem(Kind.UNKNOWN_TYPE, "No job has this type; /openapi.json lists the types.") from None
 
 
-def _checked(handler: type[JobHandler[Any]], body: JsonBody) -> tuple[SubmitBody | None, Any, list[FieldProblem]]:
+def _checked(
+    handler: type[JobHandler[Any]], body: JsonBody, parts: tuple[SubmissionPart, ...]
+) -> tuple[SubmitBody | None, Any, list[FieldProblem]]:
     """Return the body, its payload in plain form, and the problems of both."""
     wanted, payload, problems = None, None, []
     try:
-        wanted = converter(body_type(services().submission_parts)).load(body.text)
+        wanted = converter(body_type(parts)).load(body.text)
     except InvalidPayload as error:
         problems = field_problems(error)
     if "payload" in body.value:
@@ -268,19 +271,19 @@ def submit(call: Call, query: WaitQuery, job_type: str) -> Response:
     job. With `wait` the answer comes when the job has ended, if it does in that time.
     """
     try:
-        new, behind = read_submission(request, call, job_type)
+        new, behind = read_submission(request_ctx.request, call, job_type)
     except Exception:
         admit_command(call.scope)
         raise
-    inline = services().inline
-    if inline is not None:
+    found = services()
+    if found.inline is not None:
         admit_command(call.scope)
         if new.run_at is not None or new.run_in is not None:
             raise invalid([FieldProblem("run_at", "cannot be kept while background jobs are switched off")])
-        return answer(Done("completed", run_now(inline, call.scope, new)))
+        return answer(Done("completed", run_now(found.inline, call.scope, new)))
     counted = not call.scope.principal.operator
     try:
-        verdict = submitted(services().dispatcher.submit(call.scope.tenant, new, behind, counted=counted))
+        verdict = submitted(found.dispatcher.submit(call.scope.tenant, new, behind, counted=counted))
     except LimitExceeded:  # the refused statement counted nothing
         admit_command(call.scope)
         raise
@@ -288,7 +291,7 @@ def submit(call: Call, query: WaitQuery, job_type: str) -> Response:
     about = {"tenant": call.scope.tenant.slug, "job_id": str(verdict.job_id), "type": new.type}
     log.info("job %s", verdict.word, extra=about | {"correlation_id": call.correlation_id})
     response = accepted(verdict)
-    return services().live.await_end(call, query, verdict.job_id, response) if query.wait else response
+    return found.live.await_end(call, query, verdict.job_id, response) if query.wait else response
 
 
 def submitted(verdict: Verdict) -> Verdict:
