@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 RUNS = "tests/integration/tenancy/migrations/test_runs.py"
 FILES = "tests/integration/tenancy/migrations/test_files.py"
+APPLICATION = "tests/integration/tenancy/migrations/test_application.py"
 WHOLE = "from the first release on upgrades are real, and an error is a sentence"
 
 MUTANTS = (
@@ -24,6 +25,14 @@ MUTANTS = (
         "        if files is not None:\n",
         "        if files is not None and (not missing or missing[0].number == 1):\n",
         (f"{FILES}::test_a_step_and_its_functions_are_one_transaction",),
+    ),
+    Mutant(
+        "an application's step defines the functions of the library again",
+        "a migration changes the parts of a schema that differ from the release",
+        "turno/tenancy/schema_migrations/one_schema.py",
+        "(redefine and files.functions)",
+        "files.functions",
+        (f"{APPLICATION}::test_application_step_leaves_functions_as_they_are",),
     ),
     Mutant(
         "a schema is taken back under workers that live",

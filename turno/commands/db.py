@@ -21,7 +21,14 @@ from turno.tenancy.schema_migrations import all_schemas
 from turno.tenancy.schema_migrations.ledger import Standing
 from turno.tenancy.schema_migrations.one_schema import Outcome
 from turno.wiring.logins import logins_of
-from turno.wiring.provisioner import admin_session, announce_handlers, migrations, provisioner, tenant_connections
+from turno.wiring.provisioner import (
+    admin_session,
+    announce_handlers,
+    migrations,
+    provisioner,
+    provisioning,
+    tenant_connections,
+)
 
 
 class Report:
@@ -106,8 +113,8 @@ def migrate(*, yes: bool, dry_run: bool, jobs: int, **how: Any) -> int:
     progress = Report(dry_run=dry_run, back=False)
     unregistered = 0
     if not dry_run:
-        _ask(settings, agreed=yes)
         with admin_session(settings) as admin:
+            _ask(admin, agreed=yes)
             progress.control(install(admin, logins))
             raise_connections(admin, tenant_connections(admin, settings))
             unregistered = _announce(admin, settings)
@@ -145,18 +152,16 @@ def rollback(*, steps: int, slugs: tuple[str, ...], yes: bool, **how: Any) -> in
 @click.command(epilog="Example: turno db status")
 def status() -> int:
     """Show the version of every schema. Exit status 1 if a schema is behind."""
-    settings = read_settings()
-    with admin_session(settings) as admin:
-        return print_standings(all_schemas.status(admin, logins_of(settings), migrations=migrations()))
+    with provisioning() as (admin, logins):
+        return print_standings(all_schemas.status(admin, logins, migrations=migrations()))
 
 
 @click.command(epilog="Example: turno db check --managed")
 @click.option("--managed", is_flag=True, help="Omit findings that only a superuser can correct.")
 def check(*, managed: bool) -> int:
     """Show rights that differ from the rights of this release. Exit status 1 if a right differs."""
-    settings = read_settings()
-    with admin_session(settings) as admin:
-        found = check_catalog(admin, logins_of(settings))
+    with provisioning() as (admin, logins):
+        found = check_catalog(admin, logins)
     return print_findings([one for one in found if not (managed and one.for_superuser)])
 
 
@@ -170,12 +175,10 @@ def plan() -> None:
         print_message(f"{statement};")
 
 
-def _ask(settings: Settings, *, agreed: bool) -> None:
+def _ask(admin: Connection[Any], *, agreed: bool) -> None:
     """Ask before an installation takes rights from PUBLIC where other roles or schemas are."""
-    with admin_session(settings) as admin:
-        roles, schemas = [host.name for host in hosts(admin)], foreign_schemas(admin)
-        others = bool(public_rights(admin)) and bool(roles or schemas)
-    if others and not agreed:
+    roles, schemas = [host.name for host in hosts(admin)], foreign_schemas(admin)
+    if (roles or schemas) and public_rights(admin) and not agreed:
         click.echo(f"roles that keep the rights of PUBLIC: {', '.join(roles) or 'none'}")
         click.echo(f"schemas that stay as they are: {', '.join(schemas) or 'none'}")
         click.confirm(

@@ -15,10 +15,10 @@ from turno.commands.options import (
     by_option,
     filtered,
     one_tenant,
-    options,
     parsed_payload,
     refused_payload,
     wanted,
+    with_options,
 )
 from turno.commands.output import print_message
 from turno.commands.tenant_session import TenantSession, all_tenants, session_of
@@ -57,15 +57,16 @@ def no_such_job(tenant: str, job_id: UUID) -> JobRefused:
 
 def changing(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command its JOB_ID or --all with the filters, and --dry-run and --by."""
-    for decorate in (
-        click.argument("job_id", type=click.UUID, required=False),
-        click.option("--all", "everywhere", is_flag=True, help="Every job that the filters leave, of all tenants."),
-        filtered,
-        click.option("--dry-run", is_flag=True, help="Change nothing, and count the same."),
-        by_option,
-    )[::-1]:
-        command = decorate(command)
-    return command
+    return with_options(
+        command,
+        (
+            click.argument("job_id", type=click.UUID, required=False),
+            click.option("--all", "everywhere", is_flag=True, help="Every job that the filters leave, of all tenants."),
+            filtered,
+            click.option("--dry-run", is_flag=True, help="Change nothing, and count the same."),
+            by_option,
+        ),
+    )
 
 
 @click.command(epilog="Example: turno job retry --all --type send_letters --since 2h")
@@ -117,7 +118,9 @@ def _change(command: OperatorCommand, given: dict[str, Any]) -> int:
 
 def _change_one(command: OperatorCommand, given: dict[str, Any]) -> int:
     tenant, job_id = one_tenant(given), given["job_id"]
-    if left := [option.opts[0] for option in _filters() if option.name != "tenants" and given[option.name]]:
+    filters = given.keys() - {"tenants", "job_id", "everywhere", "dry_run", "by"}
+    options = click.get_current_context().command.params
+    if left := [option.opts[0] for option in options if option.name in filters and given[option.name]]:
         raise click.UsageError(f"{left[0]} chooses among many: it goes with --all")
     with session_of(tenant) as session:
         (one,) = session.dispatcher.command(
@@ -150,14 +153,6 @@ _PAST = {
     "retry": "retried", "discard": "discarded", "cancel": "cancelled", "reprioritise": "reprioritised",
     "reschedule": "rescheduled",
 }  # fmt: skip
-
-
-def _filters() -> list[click.Parameter]:
-    found: list[click.Parameter] = []
-    for option in options():
-        holder = click.Command("filters")
-        found += option(holder).params
-    return found
 
 
 def _change_many(command: OperatorCommand, given: dict[str, Any]) -> int:

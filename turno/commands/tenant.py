@@ -8,8 +8,12 @@ from turno.environment import read_settings
 from turno.store.operator import counts
 from turno.tenancy.provisioning.provision import add_company, add_tenant, reset_login, reset_report_login, revoke_tokens
 from turno.tenancy.provisioning.removal import remove_tenant, what_removal_takes
-from turno.wiring.logins import logins_of, operator_session
-from turno.wiring.provisioner import admin_session, migrations, tenant_connections
+from turno.wiring.logins import operator_session
+from turno.wiring.provisioner import migrations, provisioning, tenant_connections
+
+SHARE_HEADERS = (
+    *("tenant", "waiting", "running", "cap", "ended", "wait p50 ms", "p95 ms", "oldest s", "share", "fair share"),
+)
 
 
 @click.group()
@@ -26,14 +30,11 @@ tenant.add_command(set_settings)
 @click.option("--name", help="Full name of the company, which is added if it is new.")
 def add(slug: str, company: str, name: str | None) -> None:
     """Create the tenant SLUG with its schema and roles, or complete an interrupted creation."""
-    settings = read_settings()
-    logins = logins_of(settings)
-    with admin_session(settings) as admin:
+    with provisioning() as (admin, logins):
         if name:
             add_company(admin, logins, company, name)
-        added = add_tenant(
-            admin, logins, slug, company, connections=tenant_connections(admin, settings), migrations=migrations()
-        )
+        connections = tenant_connections(admin, read_settings())
+        added = add_tenant(admin, logins, slug, company, connections=connections, migrations=migrations())
     print_message(f"tenant {added.slug} of {added.company}: schema {added.schema}")
 
 
@@ -43,13 +44,8 @@ def list_tenants() -> None:
     with operator_session(read_settings()) as operator:
         found = counts.tenants(operator)
     rows = [
-        {
-            "slug": row["tenant"],
-            "company": row["company"],
-            "schema": row["schema"],
-            "state": "active",
-            "paused_at": row["paused_at"],
-        }
+        {"slug": row["tenant"], "company": row["company"], "schema": row["schema"], "state": "active"}
+        | {"paused_at": row["paused_at"]}
         for row in found
     ]
     show(rows, ("slug", "company", "schema", "state", "paused since"), [tuple(row.values()) for row in rows])
@@ -67,19 +63,7 @@ def shares() -> None:
         | {name: row[name] if row[name] is None else round(row[name], places) for name, places in digits.items()}
         for row in found
     ]
-    headers = (
-        "tenant",
-        "waiting",
-        "running",
-        "cap",
-        "ended",
-        "wait p50 ms",
-        "p95 ms",
-        "oldest s",
-        "share",
-        "fair share",
-    )
-    show(rows, headers, [tuple(row.values()) for row in rows])
+    show(rows, SHARE_HEADERS, [tuple(row.values()) for row in rows])
 
 
 @tenant.command("remove", epilog="Example: turno tenant remove suc0001 --dry-run")
@@ -88,16 +72,14 @@ def shares() -> None:
 @click.option("--dry-run", is_flag=True, help="List each object, right and role to remove; change nothing.")
 def remove(slug: str, *, yes: bool, dry_run: bool) -> None:
     """Remove the tenant SLUG, its roles and its schema with all jobs; an adopted schema stays unchanged."""
-    settings = read_settings()
-    if dry_run:
-        with admin_session(settings) as admin:
+    if not (dry_run or yes):
+        click.confirm(f"Remove {slug} with all its data? Nothing brings it back", abort=True)
+    with provisioning() as (admin, logins):
+        if dry_run:
             for line in what_removal_takes(admin, slug):
                 print_message(line)
-        return
-    if not yes:
-        click.confirm(f"Remove {slug} with all its data? Nothing brings it back", abort=True)
-    with admin_session(settings) as admin:
-        remove_tenant(admin, logins_of(settings), slug)
+            return
+        remove_tenant(admin, logins, slug)
     print_message(f"tenant {slug} was removed")
 
 
@@ -105,9 +87,8 @@ def remove(slug: str, *, yes: bool, dry_run: bool) -> None:
 @click.argument("slug")
 def reset(slug: str) -> None:
     """Set a new password for the handlers' login of the tenant SLUG, for example after an unwanted change."""
-    settings = read_settings()
-    with admin_session(settings) as admin:
-        epoch = reset_login(admin, logins_of(settings), slug)
+    with provisioning() as (admin, logins):
+        epoch = reset_login(admin, logins, slug)
     print_message(f"tenant {slug}: its handlers log in with the password of epoch {epoch} from now on")
 
 
@@ -130,9 +111,8 @@ def company() -> None:
 @click.option("--name", help="The company's full name; by default its slug.")
 def add_to_companies(slug: str, name: str | None) -> None:
     """Add the company SLUG, unless it exists."""
-    settings = read_settings()
-    with admin_session(settings) as admin:
-        added = add_company(admin, logins_of(settings), slug, name or slug)
+    with provisioning() as (admin, logins):
+        added = add_company(admin, logins, slug, name or slug)
     print_message(f"company {added.slug}: {added.name}")
 
 
@@ -140,7 +120,6 @@ def add_to_companies(slug: str, name: str | None) -> None:
 @click.argument("slug")
 def reset_reports(slug: str) -> None:
     """Set a new password for the reports' login of the company SLUG, for example after a manual change."""
-    settings = read_settings()
-    with admin_session(settings) as admin:
-        epoch = reset_report_login(admin, logins_of(settings), slug)
+    with provisioning() as (admin, logins):
+        epoch = reset_report_login(admin, logins, slug)
     print_message(f"company {slug}: its reports log in with the password of epoch {epoch} from now on")

@@ -1,21 +1,25 @@
 """Log in as the provisioner, which creates roles, schemas and tenants."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
-from turno.environment import project
+from turno.environment import project, read_settings
 from turno.errors import InvalidSettings
 from turno.jobs.handler import named_handlers
 from turno.process_name import person
 from turno.settings import Settings
 from turno.store.engine.announcements import of
 from turno.store.engine.engine import Engine
+from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import CONNECT_TIMEOUT
 from turno.tenancy.schema_migrations.all_schemas import Connect
 from turno.tenancy.schema_migrations.files import Migrations, packaged
+from turno.wiring.logins import logins_of
 
 
 def admin_session(settings: Settings) -> psycopg.Connection[Any]:
@@ -31,6 +35,14 @@ def admin_session(settings: Settings) -> psycopg.Connection[Any]:
     )
     admin.execute("SELECT set_config('turno.actor', %s, false)", [person()])
     return admin
+
+
+@contextmanager
+def provisioning() -> Iterator[tuple[psycopg.Connection[Any], Logins]]:
+    """Log in as the provisioner by the settings of this process; yield the session, and the installation's logins."""
+    settings = read_settings()
+    with admin_session(settings) as admin:
+        yield admin, logins_of(settings)
 
 
 def provisioner(settings: Settings) -> Connect:

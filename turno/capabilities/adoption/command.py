@@ -21,7 +21,7 @@ from turno.store.operator.run_time_settings import record
 from turno.tenancy.rights.public_rights import hosts, join_host
 from turno.tenancy.schema_migrations.all_schemas import fan_out
 from turno.wiring.logins import logins_of
-from turno.wiring.provisioner import admin_session, migrations, provisioner, tenant_connections
+from turno.wiring.provisioner import admin_session, migrations, provisioner, provisioning, tenant_connections
 
 STEP = 100  # tenants between two lines of progress
 
@@ -104,9 +104,8 @@ def _adopt_listed(source: TextIO, *, jobs: int) -> int:
 @click.argument("names", metavar="SCHEMA…", nargs=-1, required=True)
 def share_command(names: tuple[str, ...]) -> None:
     """Let the handlers of every tenant read each SCHEMA; repeat it for tables of a further owner."""
-    settings = read_settings()
-    with admin_session(settings) as admin:
-        share(admin, logins_of(settings), names)
+    with provisioning() as (admin, logins):
+        share(admin, logins, names)
     print_message(f"every handler may read {', '.join(names)}")
 
 
@@ -114,9 +113,8 @@ def share_command(names: tuple[str, ...]) -> None:
 @click.argument("names", metavar="SCHEMA…", nargs=-1, required=True)
 def unshare_command(names: tuple[str, ...]) -> None:
     """Revoke from the handlers of every tenant the right to read each SCHEMA."""
-    settings = read_settings()
-    with admin_session(settings) as admin:
-        unshare(admin, logins_of(settings), names)
+    with provisioning() as (admin, logins):
+        unshare(admin, logins, names)
     print_message(f"no handler reads {', '.join(names)} by a right of all handlers")
 
 

@@ -43,6 +43,18 @@ def test_an_application_s_steps_are_taken_back_alone(applied: Place) -> None:
     assert [outcome.done for outcome in applied.migrate()] == [("0001",)] * 3
 
 
+def test_application_step_leaves_functions_as_they_are(applied: Place) -> None:
+    def defined() -> list[object]:
+        read = "SELECT applied_at FROM schema_migrations WHERE source = 'core' AND version = 0"
+        return [applied.in_schema(tenant, read).fetchone() for tenant in applied.tenants]
+
+    before = defined()
+    applied.write("application/0002_more.sql", "CREATE TABLE more (id integer)")
+    assert [outcome.done for outcome in applied.migrate(jobs=2)] == [("0002",)] * 3
+    assert defined() == before
+    assert check(applied.admin, applied.logins) == []
+
+
 def test_failed_library_step_stops_application_steps(applied: Place) -> None:
     applied.write("tenant/schema/0002_bad.sql", "SELECT 1 / (SELECT count(*) FROM background_jobs)")
     applied.write("application/0002_more.sql", "CREATE TABLE more (id integer)")
