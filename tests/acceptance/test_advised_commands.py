@@ -116,7 +116,7 @@ def template(example: ExampleInstallation, _: ExitStack) -> None:
         )
         Templates(operator, "eva").save(job)
     example.sweep()
-    example.rows("UPDATE turno.template_copies SET problem = '3 moments were missed'")
+    example.rows("UPDATE turno.schedules SET problem = '3 moments were missed'")
 
 
 def review(example: ExampleInstallation, _: ExitStack) -> None:

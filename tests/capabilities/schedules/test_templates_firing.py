@@ -137,7 +137,7 @@ def test_a_new_tenant_gets_a_copy_and_a_removed_one_leaves_none(
     finally:
         remove_tenant(example.admin, example.logins, "suc0009")
     left = "SELECT tenant_id FROM turno.{} WHERE tenant_id = %s"
-    for table in ("template_copies", "template_runs", "template_zones"):
+    for table in ("schedules", "template_runs", "template_zones"):
         assert example.rows(left.format(table), new.id) == []
 
 
@@ -251,7 +251,7 @@ def test_locks_of_a_tenant_delay_no_schedule_of_others(
     example.clock.freeze(NOON + MINUTE)
     with example.admin.transaction():
         example.admin.execute(
-            "SELECT FROM turno.template_copies WHERE tenant_id = %s FOR UPDATE", [example.tenants["suc0001"].id]
+            "SELECT FROM turno.schedules WHERE tenant_id = %s FOR UPDATE", [example.tenants["suc0001"].id]
         )
         report = firing.fire_due(example.engine, EachTenant(example.engine))
     assert (report.done, list(report.troubles)) == (1, ["suc0001"])
@@ -297,7 +297,7 @@ def test_runs_go_with_their_jobs(example: ExampleInstallation, operator: psycopg
     assert len(example.rows("SELECT FROM turno.template_runs")) == 1
     assert Templates(operator, "eva").remove("nightly")
     assert (
-        example.rows("SELECT tenant_id FROM turno.template_runs UNION ALL SELECT tenant_id FROM turno.template_copies")
+        example.rows("SELECT tenant_id FROM turno.template_runs UNION ALL SELECT tenant_id FROM turno.schedules")
         == []
     )
     assert len(moments(example, "suc0002")) == 1

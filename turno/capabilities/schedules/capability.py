@@ -14,16 +14,14 @@ CAPABILITY = Capability(
             "schedules_listed": may(operator="SELECT"),
             "schedule_templates": may(owners="SELECT", operator=READ_WRITE),
             "template_zones": may(owners="SELECT", operator=READ_WRITE),
-            "template_copies": may(owners=READ_WRITE),
             "template_runs": may(owners=READ_WRITE),
-            "template_copies_listed": may(operator="SELECT"),
             "template_jobs": may(operator="SELECT"),
         },
         policies={
             ("schedules", "own_schedules"): Policy("*", OWN_ROWS, None),
-            ("template_copies", "own_template_copies"): Policy("*", OWN_ROWS, None),
             ("template_runs", "own_template_runs"): Policy("*", OWN_ROWS, None),
         },
+        invokers=frozenset({"template_copy"}),
     ),
     tenant=Matrix(
         functions={

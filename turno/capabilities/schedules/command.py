@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from turno.capabilities.schedules import stored
-from turno.capabilities.schedules.listed import all_schedules, list_copies
+from turno.capabilities.schedules.listed import list_schedules
 from turno.capabilities.schedules.options import rule_options
 from turno.capabilities.schedules.recurrence import known_zone, rule_of
 from turno.capabilities.schedules.recurring_job import Row, stored_rule
@@ -81,7 +81,7 @@ def list_all(*, tenant: str | None, everybody: bool) -> None:
         raise click.UsageError("say either --tenant SLUG or --all")
     if tenant is None:
         with operator_session(read_settings()) as operator:
-            rows = all_schedules(operator)
+            rows = list_schedules(operator)
     else:
         with session_of(tenant) as session:
             rows = session.read(lambda reader: stored.search(reader, None, limit=MOST))
@@ -130,7 +130,7 @@ def show_copies(*, name: str) -> None:
     """Show the copies of the template NAME by tenant."""
     with _templates() as templates:
         row = found(templates, name)
-        copies = list_copies(templates.operator, name, limit=MOST_COPIES)
+        copies = list_schedules(templates.operator, name, limit=MOST_COPIES)
     paused = "template paused" if row["paused_at"] else None
     lines = [(one["tenant"], one["zone"], one["next_at"], one["missed_runs"], paused or _state(one)) for one in copies]
     show(row | {"copies": copies}, COPY_HEADERS, lines)

@@ -17,7 +17,7 @@ from turno.capabilities.schedules.api import (
     schedules_of,
 )
 from turno.capabilities.schedules.job_forms import NEW, form_fields, remove_job, save_form, switch_job
-from turno.capabilities.schedules.listed import all_schedules
+from turno.capabilities.schedules.listed import list_schedules
 from turno.store.api import notifications
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.page_routes import OperatorPages, OperatorVisit, PageQuery, Pages
@@ -142,7 +142,7 @@ def all_tenants(visit: OperatorVisit, query: ScheduleListQuery) -> Response:
     """List schedules by tenant and name."""
     with as_operator() as operator:
         after = (query.tenant, query.name)
-        found = all_schedules(operator, companies=visit.companies, after=after, limit=SHOWN_TO_OPERATORS + 1)
+        found = list_schedules(operator, companies=visit.companies, after=after, limit=SHOWN_TO_OPERATORS + 1)
     page = found[:SHOWN_TO_OPERATORS]
     last = page[-1] if len(found) > SHOWN_TO_OPERATORS else None
     return draw("turno/admin/schedules.html", visit=visit, query=query, schedules=page, last=last)

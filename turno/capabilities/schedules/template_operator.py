@@ -20,7 +20,7 @@ from turno.capabilities.schedules.job_forms import (
     save_form,
     switch_job,
 )
-from turno.capabilities.schedules.listed import list_copies
+from turno.capabilities.schedules.listed import list_schedules
 from turno.capabilities.schedules.recurrence import known_zone
 from turno.capabilities.schedules.recurring_job import ANY_TENANT
 from turno.capabilities.schedules.templates import Templates, list_templates, set_zone
@@ -99,8 +99,12 @@ def copies(call: OperatorCall, query: KeyPageQuery, name: str) -> CopyPage:
     """List the copies of a template."""
     find_template(name)
     with as_operator() as operator:
-        rows = list_copies(
-            operator, name, companies=call.principal.companies, after=query.cursor, limit=query.limit + 1
+        rows = list_schedules(
+            operator,
+            name,
+            companies=call.principal.companies,
+            after=(query.cursor, name),
+            limit=query.limit + 1,
         )
     return CopyPage(*page_of(rows, query.limit, partial(from_row, TenantCopy), "tenant"))
 

@@ -14,8 +14,8 @@ SELECT t.name, t.type, t.queue, t.payload, t.priority, t.user_id, t.cron, t.ever
        t.paused_at, t.created_at, c.tenants, c.paused, c.problems
 FROM schedule_templates t CROSS JOIN LATERAL (
     SELECT count(*) AS tenants, count(l.paused_at) AS paused, count(l.problem) AS problems
-    FROM template_copies_listed l
-    WHERE l.name = t.name AND (%(companies)s::text[] IS NULL
+    FROM schedules_listed l
+    WHERE l.template_id = t.id AND (%(companies)s::text[] IS NULL
           OR l.company_id IN (SELECT o.id FROM companies o WHERE o.slug = ANY (%(companies)s)))) AS c
 WHERE (%(name)s::text IS NULL OR t.name = %(name)s)
 ORDER BY t.name COLLATE "C"

@@ -6,13 +6,12 @@ DECLARE
 BEGIN
     RETURN ARRAY(
         SELECT n.id FROM (
-            SELECT s.tenant_id FROM schedules s WHERE s.next_at <= present + p_ahead
+            SELECT s.tenant_id FROM schedules s
+            WHERE s.next_at <= present + p_ahead AND (s.template_id IS NULL OR s.next_at <= present)
             UNION
             -- Decided in the future: the clock was set back since, and next_at is that clock's.
             SELECT s.tenant_id FROM schedules s
-            WHERE s.next_at IS NOT NULL AND s.decided_at > present + interval '2 minutes'
-            UNION
-            SELECT c.tenant_id FROM template_copies c WHERE c.next_at <= present) AS due
+            WHERE s.next_at IS NOT NULL AND s.decided_at > present + interval '2 minutes') AS due
         JOIN tenants n ON n.id = due.tenant_id
         WHERE n.state = 'active' AND n.paused_at IS NULL);
 END $$;
@@ -28,17 +27,11 @@ DECLARE
     present timestamptz := clock_timestamp();
 BEGIN
     RETURN QUERY
-    SELECT d.*, present, backend_now(p_tenant)
-    FROM (
-        SELECT false, s.schedule_id AS id, s.name, s.cron, s.every, s.zone, s.spread, s.missed, s.next_at,
-               s.decided_at > present + interval '2 minutes' AS restart
-        FROM schedules s WHERE s.tenant_id = p_tenant AND s.next_at IS NOT NULL
-        UNION ALL
-        SELECT true, t.id, t.name, t.cron, t.every, coalesce(z.zone, t.zone), t.spread, t.missed, c.next_at,
-               c.decided_at IS NULL
-        FROM template_copies c JOIN schedule_templates t ON t.id = c.template_id
-        LEFT JOIN template_zones z ON z.tenant_id = c.tenant_id
-        WHERE c.tenant_id = p_tenant AND c.next_at <= present) AS d
-    WHERE d.next_at <= present + p_ahead OR d.restart
-    ORDER BY d.next_at, d.id;
+    SELECT s.template_id IS NOT NULL, s.schedule_id, s.name, s.cron, s.every, s.zone, s.spread, s.missed, s.next_at,
+           d.restart, present, backend_now(p_tenant)
+    FROM schedules s
+    CROSS JOIN LATERAL (SELECT s.decided_at IS NULL OR s.decided_at > present + interval '2 minutes' AS restart) AS d
+    WHERE s.tenant_id = p_tenant AND s.next_at IS NOT NULL
+      AND (d.restart OR s.next_at <= present + CASE WHEN s.template_id IS NULL THEN p_ahead ELSE interval '0' END)
+    ORDER BY s.next_at, s.schedule_id;
 END $$;

@@ -1,37 +1,3 @@
--- A copy of each row of the tenants' job_schedules without user and payload, kept by a trigger there, so that maintenance
--- finds due schedules without a query per tenant.
-CREATE TABLE schedules (
-    schedule_id uuid PRIMARY KEY,
-    tenant_id   integer NOT NULL,
-    name        text NOT NULL,
-    type        type_name NOT NULL,
-    queue       queue_name,
-    cron        text,
-    every       integer,
-    zone        text NOT NULL,
-    spread      integer NOT NULL,
-    missed      text NOT NULL,
-    paused_at   timestamptz,
-    -- The first moment that has no job yet; NULL while the schedule is paused.
-    next_at     timestamptz,
-    -- When next_at was decided: a time in the future shows that the clock was set back since.
-    decided_at  timestamptz NOT NULL,
-    problem     text
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
-CREATE INDEX schedules_due ON schedules (next_at, tenant_id) WHERE next_at IS NOT NULL;
-CREATE INDEX schedules_decided ON schedules (decided_at) WHERE next_at IS NOT NULL;
-CREATE INDEX schedules_of_tenant ON schedules (tenant_id, name);
-CREATE INDEX schedules_with_problem ON schedules (tenant_id) WHERE problem IS NOT NULL;
-
-ALTER TABLE schedules ENABLE ROW LEVEL SECURITY;
-CREATE POLICY own_schedules ON schedules USING (tenant_id = (SELECT tenant_of(current_user)));
-
--- The schedules of every active tenant, as operators see them.
-CREATE VIEW schedules_listed AS
-SELECT n.slug, n.company_id, n.paused_at AS tenant_paused_at, s.name, s.type, s.queue, s.cron, s.every, s.zone, s.spread,
-       s.missed, s.paused_at, s.next_at, s.decided_at, s.problem
-FROM schedules s JOIN tenants n ON n.id = s.tenant_id WHERE n.state = 'active';
-
 -- Recurring jobs of all active tenants. Operators write these rows; a trigger resets the copies of a changed rule.
 CREATE TABLE schedule_templates (
     id          uuid PRIMARY KEY DEFAULT gen_random_uuid(),
@@ -60,25 +26,40 @@ CREATE TABLE template_zones (
     zone      text NOT NULL CHECK (length(zone) BETWEEN 1 AND 64)
 );
 
--- A template in a tenant. Triggers insert one row for each active tenant and template.
-CREATE TABLE template_copies (
-    template_id uuid NOT NULL REFERENCES schedule_templates ON DELETE CASCADE,
+-- The recurring jobs of each tenant without user and payload, by which maintenance finds due jobs without a query per
+-- tenant: a copy of each row of the tenants' job_schedules, which a trigger there keeps, and a copy of each template for
+-- each active tenant, in its time zone, which the triggers below keep.
+CREATE TABLE schedules (
+    schedule_id uuid PRIMARY KEY DEFAULT gen_random_uuid(),
     tenant_id   integer NOT NULL,
-    -- Paused by the tenant.
+    template_id uuid REFERENCES schedule_templates ON DELETE CASCADE,
+    name        text NOT NULL,
+    type        type_name NOT NULL,
+    queue       queue_name,
+    cron        text,
+    every       integer,
+    zone        text NOT NULL,
+    spread      integer NOT NULL,
+    missed      text NOT NULL,
+    -- Of a template: paused by the tenant.
     paused_at   timestamptz,
     paused_by   text,
-    -- The first moment that has no job yet; infinity while the copy or its template is paused. Without decided_at no moment
-    -- has been decided since the copy was created or changed.
-    next_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- The first moment that has no job yet; NULL while the schedule, the copy or its template is paused.
+    next_at     timestamptz,
+    -- When next_at was decided: a time in the future shows that the clock was set back since. NULL for a new or changed
+    -- copy of a template: no moment has been decided.
     decided_at  timestamptz,
-    open_jobs   uuid[] NOT NULL DEFAULT '{}',
-    missed_runs integer NOT NULL DEFAULT 0,
     problem     text,
-    PRIMARY KEY (tenant_id, template_id)
+    missed_runs bigint NOT NULL DEFAULT 0,
+    -- Of a template; a schedule has them in job_schedules.
+    open_jobs   uuid[] NOT NULL DEFAULT '{}',
+    UNIQUE (tenant_id, template_id)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500);
-CREATE INDEX template_copies_due ON template_copies (next_at, tenant_id);
-CREATE INDEX template_copies_of_template ON template_copies (template_id);
-CREATE INDEX template_copies_with_problem ON template_copies (tenant_id) WHERE problem IS NOT NULL;
+CREATE INDEX schedules_due ON schedules (next_at, tenant_id) WHERE next_at IS NOT NULL;
+CREATE INDEX schedules_decided ON schedules (decided_at) WHERE next_at IS NOT NULL;
+CREATE INDEX schedules_of_tenant ON schedules (tenant_id, name);
+CREATE INDEX schedules_of_template ON schedules (template_id) WHERE template_id IS NOT NULL;
+CREATE INDEX schedules_with_problem ON schedules (tenant_id) WHERE problem IS NOT NULL;
 
 -- The job of each moment. A moment has at most one job, even if the rule or the clock changes.
 CREATE TABLE template_runs (
@@ -90,18 +71,17 @@ CREATE TABLE template_runs (
 );
 CREATE INDEX template_runs_of_template ON template_runs (template_id, job_id);
 
-ALTER TABLE template_copies ENABLE ROW LEVEL SECURITY;
-CREATE POLICY own_template_copies ON template_copies USING (tenant_id = (SELECT tenant_of(current_user)));
+ALTER TABLE schedules ENABLE ROW LEVEL SECURITY;
+CREATE POLICY own_schedules ON schedules USING (tenant_id = (SELECT tenant_of(current_user)));
 ALTER TABLE template_runs ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_template_runs ON template_runs USING (tenant_id = (SELECT tenant_of(current_user)));
 
--- The copies of every active tenant, as operators see them.
-CREATE VIEW template_copies_listed AS
-SELECT n.slug, n.company_id, n.paused_at AS tenant_paused_at, t.name, coalesce(z.zone, t.zone) AS zone,
-       c.paused_at, c.paused_by, CASE WHEN isfinite(c.next_at) AND c.decided_at IS NOT NULL THEN c.next_at END AS next_at,
-       c.decided_at, c.missed_runs, c.problem
-FROM template_copies c JOIN schedule_templates t ON t.id = c.template_id JOIN tenants n ON n.id = c.tenant_id
-LEFT JOIN template_zones z ON z.tenant_id = c.tenant_id WHERE n.state = 'active';
+-- The recurring jobs of every active tenant, as operators see them.
+CREATE VIEW schedules_listed AS
+SELECT n.slug, n.company_id, n.paused_at AS tenant_paused_at, s.template_id, s.name, s.type, s.queue, s.cron, s.every,
+       s.zone, s.spread, s.missed, s.paused_at, s.paused_by, CASE WHEN s.decided_at IS NOT NULL THEN s.next_at END AS next_at,
+       s.decided_at, s.missed_runs, s.problem
+FROM schedules s JOIN tenants n ON n.id = s.tenant_id WHERE n.state = 'active';
 
 CREATE VIEW template_jobs AS
 SELECT r.job_id, t.name FROM template_runs r JOIN schedule_templates t ON t.id = r.template_id;

@@ -22,9 +22,9 @@ BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
     IF p_template THEN
         SELECT r.* INTO rule
-        FROM turno.template_copies c JOIN turno.schedule_templates t ON t.id = c.template_id
+        FROM turno.schedules c JOIN turno.schedule_templates t ON t.id = c.template_id
         CROSS JOIN LATERAL jsonb_populate_record(NULL::job_schedules, to_jsonb(t) || to_jsonb(c)) AS r
-        WHERE c.tenant_id = own_tenant AND c.template_id = p_rule AND c.next_at = p_was FOR UPDATE OF c;
+        WHERE c.schedule_id = p_rule AND c.next_at = p_was FOR UPDATE OF c;
     ELSE
         SELECT * INTO rule FROM job_schedules s WHERE s.id = p_rule AND s.next_at = p_was FOR UPDATE;
     END IF;
@@ -55,7 +55,7 @@ BEGIN
                 SELECT jsonb_populate_record(job, jsonb_build_object('run_at', m.moment)) FROM unnest(p_moments) AS m (moment)
                 WHERE NOT EXISTS (SELECT FROM job_schedule_runs r WHERE r.schedule_id = p_rule AND r.moment = m.moment)
                   AND NOT EXISTS (SELECT FROM turno.template_runs r WHERE r.tenant_id = own_tenant
-                                  AND r.template_id = p_rule AND r.moment = m.moment));
+                                  AND r.template_id = rule.id AND r.moment = m.moment));
             WITH new AS MATERIALIZED (
                 SELECT e.job_id, (jobs[e.n]).run_at AS moment FROM jobs_enqueue(jobs) AS e
             ), of_schedule AS (
@@ -63,7 +63,7 @@ BEGIN
                 SELECT p_rule, n.moment, n.job_id FROM new n WHERE NOT p_template
             ), of_template AS (
                 INSERT INTO turno.template_runs (job_id, tenant_id, template_id, moment)
-                SELECT n.job_id, own_tenant, p_rule, n.moment FROM new n WHERE p_template
+                SELECT n.job_id, own_tenant, rule.id, n.moment FROM new n WHERE p_template
             )
             SELECT coalesce(array_agg(n.job_id), '{}') INTO made FROM new n;
         END IF;
@@ -73,11 +73,10 @@ BEGIN
         rule.missed_runs := rule.missed_runs + p_missed + CASE WHEN refused IS NULL THEN 0 ELSE cardinality(p_moments) END;
     END IF;
     IF p_template THEN
-        UPDATE turno.template_copies c
+        UPDATE turno.schedules c
         SET (next_at, decided_at, open_jobs, problem, missed_runs)
           = ROW (p_next_at, rule.decided_at, rule.open_jobs, rule.problem, rule.missed_runs)
-        WHERE c.tenant_id = own_tenant AND c.template_id = p_rule
-          AND (c.next_at, c.problem) IS DISTINCT FROM (p_next_at, rule.problem::text);
+        WHERE c.schedule_id = p_rule AND (c.next_at, c.problem) IS DISTINCT FROM (p_next_at, rule.problem::text);
     ELSE
         UPDATE job_schedules s
         SET (next_at, decided_at, open_jobs, problem, missed_runs)
