@@ -62,7 +62,7 @@ MUTANTS = (
         "a receiver that fails is tried in every round",
         ALERTS,
         STATES,
-        "            WHERE r.next_at <= clock_timestamp()\n",
+        " AND greatest(m.next_at, r.next_at) <= clock_timestamp()",
         "",
         (f"{TESTS}::test_hour_of_errors_500_loses_no_alert_and_sends_few",),
     ),

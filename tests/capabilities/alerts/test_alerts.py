@@ -289,10 +289,10 @@ def test_hour_of_errors_500_loses_no_alert_and_sends_few(example: ExampleInstall
         if minutes == 30:
             end_jobs(example, example.other, "export", failed=1)
         reply.run_round()
-        example.rows("UPDATE turno.alert_receivers SET next_at = next_at - interval '5 minutes'")
+        example.rows("UPDATE turno.alert_messages SET next_at = next_at - interval '5 minutes'")
     assert 4 <= webhook.tries <= 6
     webhook.status = 200
-    example.rows("UPDATE turno.alert_receivers SET next_at = now()")
+    example.rows("UPDATE turno.alert_messages SET next_at = now()")
     for _ in range(2):
         reply.run_round()
     assert len(webhook.taken) == 1

@@ -7,9 +7,7 @@ _HERE = "turno.capabilities.alerts"
 
 CAPABILITY = Capability(
     name="alerts",
-    control=Matrix(
-        relations={name: may(operator=READ_WRITE) for name in ("alert_states", "alert_messages", "alert_receivers")}
-    ),
+    control=Matrix(relations={name: may(operator=READ_WRITE) for name in ("alert_states", "alert_messages")}),
     deliveries=(Delivery("alerts", f"{_HERE}.rounds:delivery"),),
     commands={"alert": Command(f"{_HERE}.command:alerts", "List raised alerts; send a test to each receiver.")},
 )

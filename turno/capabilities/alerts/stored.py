@@ -91,37 +91,30 @@ def take(operator: Operator, receiver: str, pauses: Sequence[timedelta]) -> list
     First the next try is postponed, by one of `pauses` for each failed try and then by the last pause: after a crash
     while sending, or without an answer, that try repeats the delivery.
     """
-    with operator.transaction(), operator.cursor(row_factory=class_row(Event)) as cursor:
-        row = cursor.connection.execute(
-            """
-            INSERT INTO alert_receivers AS r (receiver, tries, next_at)
-            SELECT %(receiver)s, 1, clock_timestamp() + (%(pauses)s::interval[])[1]
-            WHERE EXISTS (SELECT FROM alert_messages WHERE receiver = %(receiver)s)
-            ON CONFLICT (receiver) DO UPDATE SET tries = r.tries + 1, next_at = clock_timestamp()
-                + (%(pauses)s::interval[])[least(r.tries + 1, cardinality(%(pauses)s::interval[]))]
-            WHERE r.next_at <= clock_timestamp()
-            RETURNING true
-            """,
-            {"receiver": receiver, "pauses": list(pauses)},
-        ).fetchone()
-        if row is None:
-            return []
+    with operator.cursor(row_factory=class_row(Event)) as cursor:
         return cursor.execute(
             """
-            SELECT id, event, kind, tenant, sentence, command, at FROM alert_messages
-            WHERE receiver = %s ORDER BY event = 'recovered', rank, id LIMIT %s
+            WITH taken AS (
+                UPDATE alert_messages m SET tries = r.tries + 1, next_at = clock_timestamp()
+                    + (%(pauses)s::interval[])[least(r.tries + 1, cardinality(%(pauses)s::interval[]))]
+                FROM (SELECT max(tries) AS tries, max(next_at) AS next_at FROM alert_messages
+                      WHERE receiver = %(receiver)s) AS r
+                WHERE m.receiver = %(receiver)s AND greatest(m.next_at, r.next_at) <= clock_timestamp()
+                RETURNING m.*
+            )
+            SELECT id, event, kind, tenant, sentence, command, at FROM taken
+            ORDER BY event = 'recovered', rank, id LIMIT %(most)s
             """,
-            (receiver, MOST_EVENTS),
+            {"receiver": receiver, "pauses": list(pauses), "most": MOST_EVENTS},
         ).fetchall()
 
 
 def delivered(operator: Operator, receiver: str, events: Sequence[Event]) -> None:
-    """Delete the delivered events of a receiver, and its failed tries."""
+    """Delete the delivered events of a receiver; further events may be sent at once."""
     with operator.transaction():
-        operator.execute(
-            "DELETE FROM alert_messages WHERE receiver = %s AND id = ANY (%s)", (receiver, [one.id for one in events])
-        )
-        operator.execute("DELETE FROM alert_receivers WHERE receiver = %s", (receiver,))
+        ids = [one.id for one in events]
+        operator.execute("DELETE FROM alert_messages WHERE receiver = %s AND id = ANY (%s)", (receiver, ids))
+        operator.execute("UPDATE alert_messages SET tries = 0, next_at = '-infinity' WHERE receiver = %s", (receiver,))
 
 
 def raised(operator: Operator) -> list[Row]:
@@ -136,8 +129,7 @@ def pending(operator: Operator) -> list[Row]:
     return rows(
         operator,
         """
-        SELECT m.receiver, count(*) AS events, coalesce(max(r.tries), 0) AS tries, max(r.next_at) AS next_at
-        FROM alert_messages m LEFT JOIN alert_receivers r ON r.receiver = m.receiver
-        GROUP BY m.receiver ORDER BY m.receiver
+        SELECT receiver, count(*) AS events, max(tries) AS tries, nullif(max(next_at), '-infinity') AS next_at
+        FROM alert_messages GROUP BY receiver ORDER BY receiver
         """,
     )

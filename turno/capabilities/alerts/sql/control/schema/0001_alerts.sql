@@ -12,7 +12,8 @@ CREATE TABLE alert_states (
     receivers text[] NOT NULL DEFAULT '{}'  -- the names of the receivers at the last look
 );
 
--- The undelivered messages of each receiver; the delivery deletes the row.
+-- The undelivered messages of each receiver; the delivery deletes the row. A receiver whose last delivery failed gets none
+-- before the latest next_at of its messages.
 CREATE TABLE alert_messages (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     receiver text NOT NULL,
@@ -23,12 +24,7 @@ CREATE TABLE alert_messages (
     sentence text NOT NULL,
     command  text NOT NULL,
     rank     integer NOT NULL,
-    at       timestamptz NOT NULL DEFAULT clock_timestamp()
-);
-
--- The next delivery attempt to receivers with a failed last delivery.
-CREATE TABLE alert_receivers (
-    receiver text PRIMARY KEY,
-    tries    integer NOT NULL,
-    next_at  timestamptz NOT NULL
+    at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    tries    integer NOT NULL DEFAULT 0,
+    next_at  timestamptz NOT NULL DEFAULT '-infinity'
 );
