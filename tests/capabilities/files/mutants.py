@@ -53,8 +53,8 @@ MUTANTS = (
     Mutant(
         "files outlive their job",
         "a file goes with its job",
-        "turno/capabilities/files/sql/tenant/functions/job_files_forget.sql",
-        "USING gone g WHERE f.job_id = g.id",
+        "turno/migrations/tenant/functions/job_rows_forget.sql",
+        "WHERE job_id = ANY (ARRAY(SELECT id FROM gone))",
         "WHERE false",
         (f"{JOBS}::test_files_are_removed_with_their_job_or_when_expired",),
     ),

@@ -128,12 +128,12 @@ def test_a_new_tenant_gets_a_copy_and_a_removed_one_leaves_none(
     save(operator)
     new = add_tenant(example.admin, example.logins, "suc0009", "northwind")
     try:
-        set_zone(operator, "suc0009", "UTC", by="eva")
         fire(example.engine)
         example.clock.freeze(NOON + MINUTE)
         assert fire(example.engine) == 3
         rows = example.rows("SELECT run_at FROM background_jobs", tenant=new)
         assert [row["run_at"] for row in rows] == [NOON]
+        set_zone(operator, "suc0009", "UTC", by="eva")
     finally:
         remove_tenant(example.admin, example.logins, "suc0009")
     left = "SELECT tenant_id FROM turno.{} WHERE tenant_id = %s"

@@ -36,7 +36,7 @@ MUTANTS = (
     Mutant(
         "tags outlive their job",
         "issue 25: a job goes with its rows in capabilities",
-        f"{FUNCTIONS}/job_tags_forget.sql",
+        "turno/migrations/tenant/functions/job_rows_forget.sql",
         "WHERE job_id = ANY (ARRAY(SELECT id FROM gone))",
         "WHERE false",
         (f"{TAGGING}::test_an_application_tags_in_its_own_transaction",),

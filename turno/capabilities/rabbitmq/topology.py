@@ -50,16 +50,14 @@ def prepare(url: str) -> None:
     quorum = {"x-queue-type": "quorum"}
     # The broker moves messages to the quarantine that a consumer rejects as undecodable.
     dead_letters = {"x-dead-letter-exchange": EXCHANGE, "x-dead-letter-routing-key": QUARANTINE}
-    objects: dict[str, Declare] = {
-        f"exchange {EXCHANGE}": _declare_exchange,
-        f"queue {EXCHANGE}.{QUARANTINE}": partial(
-            _declare_queue, QUARANTINE, {**quorum, "x-max-length": MOST_QUARANTINED}
-        ),
-        f"queue {QUEUE}": partial(_declare_queue, JOBS, {**quorum, **dead_letters}),
+    queues: dict[str, dict[str, Any]] = {
+        QUARANTINE: {**quorum, "x-max-length": MOST_QUARANTINED},
+        JOBS: {**quorum, **dead_letters},
     }
     with closing(BlockingConnection(nodes(url))) as connection:
-        for name, declare in objects.items():
-            _have(connection, name, declare)
+        _have(connection, f"exchange {EXCHANGE}", _declare_exchange)
+        for key, arguments in queues.items():
+            _have(connection, f"queue {EXCHANGE}.{key}", partial(_declare_queue, key, arguments))
 
 
 def _declare_exchange(channel: BlockingChannel, *, passive: bool) -> None:

@@ -66,29 +66,22 @@ def register(
             row = _save(stored, name, job_type or row["type"], row["user_id"], changed, create=False)
             print_message(f"{name} is changed{described(row, stored.slug)}")
 
-    @group.command(help=f"Pause the {noun} NAME: it creates no jobs until it is resumed.", epilog=usage.format("pause"))
-    @scope
-    @click.argument("name")
-    def pause(*, scope: str, name: str) -> None:
-        with opened(scope) as stored:
-            _require(stored, name, exists=stored.switch(name, on=False))
-        print_message(f"{name} is paused")
+    def switch(verb: str, about: str, act: Callable[[RecurringJobs, str], bool], done: str) -> None:
+        @group.command(verb, help=about, epilog=usage.format(verb))
+        @scope
+        @click.argument("name")
+        def command(*, scope: str, name: str) -> None:
+            with opened(scope) as stored:
+                _require(stored, name, exists=act(stored, name))
+            print_message(f"{name} {done}")
 
-    @group.command(help=f"Resume the {noun} NAME, from its next moment on.", epilog=usage.format("resume"))
-    @scope
-    @click.argument("name")
-    def resume(*, scope: str, name: str) -> None:
-        with opened(scope) as stored:
-            _require(stored, name, exists=stored.switch(name, on=True))
-        print_message(f"{name} fires again")
-
-    @group.command(help=f"Remove the {noun} NAME; its past jobs stay.", epilog=usage.format("remove"))
-    @scope
-    @click.argument("name")
-    def remove(*, scope: str, name: str) -> None:
-        with opened(scope) as stored:
-            _require(stored, name, exists=stored.remove(name))
-        print_message(f"{name} is removed")
+    about = f"Pause the {noun} NAME: it creates no jobs until it is resumed."
+    switch("pause", about, lambda stored, name: stored.switch(name, on=False), "is paused")
+    about = f"Resume the {noun} NAME, from its next moment on."
+    switch("resume", about, lambda stored, name: stored.switch(name, on=True), "fires again")
+    switch(
+        "remove", f"Remove the {noun} NAME; its past jobs stay.", lambda stored, name: stored.remove(name), "is removed"
+    )
 
 
 def given_options(options: dict[str, Any]) -> dict[str, Any]:

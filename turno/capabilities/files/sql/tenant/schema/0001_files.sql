@@ -37,4 +37,4 @@ CREATE TABLE job_file_pieces (
 ALTER TABLE job_file_pieces ALTER COLUMN data SET STORAGE EXTERNAL;
 
 CREATE TRIGGER job_files_forget AFTER DELETE ON background_jobs REFERENCING OLD TABLE AS gone
-    FOR EACH STATEMENT EXECUTE FUNCTION job_files_forget();
+    FOR EACH STATEMENT EXECUTE FUNCTION job_rows_forget('job_files');
