@@ -297,8 +297,7 @@ def test_runs_go_with_their_jobs(example: ExampleInstallation, operator: psycopg
     assert len(example.rows("SELECT FROM turno.template_runs")) == 1
     assert Templates(operator, "eva").remove("nightly")
     assert (
-        example.rows("SELECT tenant_id FROM turno.template_runs UNION ALL SELECT tenant_id FROM turno.schedules")
-        == []
+        example.rows("SELECT tenant_id FROM turno.template_runs UNION ALL SELECT tenant_id FROM turno.schedules") == []
     )
     assert len(moments(example, "suc0002")) == 1
     assert not Templates(operator, "eva").remove("nightly")
