@@ -11,10 +11,9 @@ import click
 
 from turno.capabilities.schedules import stored
 from turno.capabilities.schedules.listed import list_schedules
-from turno.capabilities.schedules.options import rule_options
 from turno.capabilities.schedules.recurrence import known_zone, rule_of
 from turno.capabilities.schedules.recurring_job import Row, stored_rule
-from turno.capabilities.schedules.shared_commands import NotSaved, found, given_options, register
+from turno.capabilities.schedules.shared_commands import NotSaved, found, given_options, register, rule_options
 from turno.capabilities.schedules.stored import Schedules
 from turno.capabilities.schedules.templates import Templates, list_templates, set_zone
 from turno.commands.options import by_option
