@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import psycopg
@@ -24,6 +24,10 @@ from turno.testing import build
 from turno.testing import installation as kit
 from turno.testing.installation import KEY
 from turno.wiring.shared import ROOT
+
+if TYPE_CHECKING:
+    from cli.demo.web import DemoWeb
+    from turno.client import Client
 
 __all__ = ["KEY", "LOOK_ALIKE", "NORTHWIND", "ROOT", "ExampleInstallation", "build_example"]
 
@@ -70,6 +74,14 @@ class ExampleInstallation(kit.Installation):
         self, payload: Mapping[str, Any], *, handler: type[JobHandler[Any]] = BatchInvoicing, **options: Any
     ) -> NewJob:
         return super().new_job(payload, handler=handler, **options)
+
+    def client(self, web: DemoWeb, *, user: str = "ana", tenant: str = "suc0001") -> Client:
+        """Return a client of the web that sends each request once."""
+        from turno.client import Client  # noqa: PLC0415 - only tests of the web need it, and the encryption of tokens
+        from turno.commands.token import development_token  # noqa: PLC0415
+
+        token = development_token(self.settings, user=user, tenants=[tenant])
+        return Client(web.url, tenant=tenant, token=token, timeout=60, patience=0)
 
     def order_ids(self, tenant: Tenant | None = None) -> list[int]:
         return [row["id"] for row in self.rows("SELECT id FROM orders ORDER BY id", tenant=tenant)]

@@ -1,4 +1,4 @@
-"""A client for programs that submit jobs over HTTP; with the standard library alone, for one tenant and one user.
+"""An HTTP client of jobs, files and schedules of one tenant and user; it needs the standard library only.
 
 client = Client("https://turno.example", tenant="suc0001", token=read_token)
 job = client.submit("batch_invoicing", {"order_ids": [10248]}, key="june-batch")
@@ -15,7 +15,7 @@ from datetime import datetime
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from time import monotonic, sleep
 from typing import Any, Literal, NamedTuple, NoReturn, Self, cast
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 from uuid import uuid4
 
 from turno.errors import TurnoError
@@ -29,7 +29,8 @@ LONGEST_WAIT_SECONDS = 30  # seconds of waiting in one request, of any longer wa
 POLL_SECONDS = 2.0
 RECONNECT_SECONDS = 2.0
 QUIET_SECONDS = 45.0  # seconds after which a stream counts as lost: the server sends something every 15 s
-DONE = frozenset({200, 201, 202})
+NO_CONTENT = 204
+DONE = frozenset({200, 201, 202, NO_CONTENT})
 # Statuses after which the same request may succeed: a limit, and proxies and servers that are not ready.
 AGAIN = frozenset({429, 502, 503, 504})
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 30.0
@@ -178,7 +179,7 @@ class Client:
         if place.scheme not in {"http", "https"} or not place.hostname or place.query or place.fragment:
             raise ValueError(f"url must be an address such as https://turno.example, not {url!r}")
         self._place = place
-        self._tenant = tenant
+        self.tenant = tenant
         self._token = token
         self._timeout = timeout
         self._patience = patience
@@ -259,6 +260,56 @@ class Client:
         """Cancel a waiting job, or ask a running one to stop; raises Refused with status 409 if it has ended."""
         self._ask("POST", f"{_address(job)}/cancel")
 
+    def retry(self, job: Job | str) -> Job:
+        """Continue a failed or cancelled job, or the failed items of a completed job, by a new job, and return it.
+
+        Raises Refused with status 409 for any other job. A repeated call returns the same new job.
+        """
+        return Job.of(self.request("POST", f"{_address(job)}/retry"))
+
+    def jobs(self, **filters: str | int) -> Iterator[Job]:
+        """Yield the jobs of the user, newest first; `filters` are parameters of GET /api/jobs such as `status`."""
+        return map(Job.of, self._listed("/api/jobs", "jobs", filters))
+
+    def upload(self, name: str, content: bytes) -> str:
+        """Store a file for a job to read; return its id."""
+        file = self.request("POST", "/api/files", {"name": name, "size": len(content)})
+        size = file["piece_bytes"]
+        for number in range(-(-len(content) // size)):
+            piece = content[number * size : (number + 1) * size]
+            self.request("PUT", f"/api/files/{file['file_id']}/pieces/{number}", piece)
+        return str(file["file_id"])
+
+    def schedules(self) -> Iterator[dict[str, Any]]:
+        """Yield the schedules of the user, by name and without payloads."""
+        return self._listed("/api/schedules", "schedules", {})
+
+    def save_schedule(self, name: str, **schedule: Any) -> dict[str, Any]:
+        """Add or replace a schedule and return it; `schedule` has the fields of PUT /api/schedules/<name>."""
+        return self.request("PUT", f"/api/schedules/{quote(name, safe='')}", schedule)
+
+    def remove_schedule(self, name: str) -> None:
+        """Remove a schedule and its jobs for future moments; raises Refused with status 404 for an unknown name."""
+        self.request("DELETE", f"/api/schedules/{quote(name, safe='')}")
+
+    def request(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Send a request to any route of the API, and return the JSON object of the answer, empty for a 204.
+
+        `body` is sent as JSON, bytes as they are. Raises as every method does.
+        """
+        return self._ask(method, path, body, headers).body
+
+    def _listed(self, path: str, name: str, parameters: Mapping[str, str | int]) -> Iterator[Any]:
+        """Yield the rows of all pages of a list."""
+        cursor: str | None = ""
+        while cursor is not None:
+            query = urlencode({**parameters, **({"cursor": cursor} if cursor else {})})
+            page = self.request("GET", f"{path}?{query}" if query else path)
+            yield from page[name]
+            cursor = page["next_cursor"]
+
     def _ask_for(self, job: Job | str, wait: int) -> Answer:
         return self._ask("GET", _address(job) + (f"?wait={wait}" if wait else ""), wait=wait)
 
@@ -281,7 +332,7 @@ class Client:
         while True:
             try:
                 with self._opened(method, path, self._timeout + wait, body, headers) as answer:
-                    text = answer.read()
+                    text = answer.read() if answer.status != NO_CONTENT else b"{}"
                     if (found := _object_in(text)) is not None:
                         return Answer(found, retry_after_of(answer))
                     raise Refused(f"the answer is not a JSON object: {text[:LONGEST_SHOWN]!r}", status=answer.status)
@@ -297,10 +348,11 @@ class Client:
         self, method: str, path: str, timeout: float, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> Iterator[HTTPResponse]:
         """Yield the successful response to a request; raises as `_ask` does, also for an error while it is read."""
-        sent = None if body is None else json.dumps(body).encode()
+        sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         token = self._token() if callable(self._token) else self._token
-        about = {"Authorization": f"Bearer {token}", "X-Schema": self._tenant, "User-Agent": "turno.client"}
-        about |= {} if sent is None else {"Content-Type": "application/json"}
+        about = {"Authorization": f"Bearer {token}", "X-Schema": self.tenant, "User-Agent": "turno.client"}
+        kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
+        about |= {} if sent is None else {"Content-Type": kind}
         host, port = self._place.hostname or "", self._place.port
         connection = HTTPConnection(host, port, timeout=timeout)
         if self._place.scheme == "https":

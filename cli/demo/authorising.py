@@ -13,12 +13,11 @@ from tax_authority.authorising.access import keep_access
 from tax_authority.authorising.settings import URLS
 from tax_authority.stub.certificates import make_certificate
 from tenants.company import CUITS
-from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
-    from cli.demo.client import Client
     from tax_authority.stub.stub import TaxAuthorityStub
     from turno.administration import Administration
+    from turno.client import Client
 
 # In pesos, the only currency that the sync sends; numbered beyond the orders that the demo leaves to invoice.
 ORDER = 2 * FRESH + 1
@@ -53,10 +52,10 @@ def authorise_one(installation: Administration, client: Client) -> str:
             [ORDER],
         )
         (invoice,) = issue(owner, ORDER, POINT_OF_SALE)
-    job_id, _ = client.submit("taxpayer_sync", {"invoice_ids": [invoice.id]})
-    wait_until(lambda: client.job(job_id)["status"] not in {"pending", "running"}, within=WITHIN_SECONDS, every=0.1)
+    job = client.submit("taxpayer_sync", {"invoice_ids": [invoice.id]})
+    client.wait(job, timeout=WITHIN_SECONDS)
     with installation.as_owner(client.tenant) as owner:
         row = owner.execute("SELECT cae FROM invoices WHERE id = %s AND cae IS NOT NULL", [invoice.id]).fetchone()
     if row is None:
-        raise DemoFailed(f"the job {job_id} of {client.tenant} did not have {invoice.label} authorised")
+        raise DemoFailed(f"the job {job.id} of {client.tenant} did not have {invoice.label} authorised")
     return f"{invoice.label} is authorised by the stub of AFIP: CAE {row[0]}"

@@ -5,19 +5,18 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cli.demo.errors import DemoFailed
 from cli.demo.progress_bars import Bar, bars_on
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from cli.demo.client import Client
+    from turno.client import Client, Job
 
 LOOK_EVERY = 0.2
 LONGEST = 600.0
-ENDED = ("completed", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +24,15 @@ class Batch:
     """One branch's submitted job."""
 
     client: Client
-    job_id: str
+    job: Job
     orders: int
     dispatch_ms: float
 
-    def bar(self, job: Mapping[str, Any]) -> Bar:
+    def bar(self, job: Job) -> Bar:
         """Return the job as a bar."""
-        progress = job["progress"]
+        progress = job.progress
         failed = f"{progress['failed']} failed" if progress["failed"] else ""
-        note = " ".join(filter(None, (job["status"], failed)))
+        note = " ".join(filter(None, (job.status, failed)))
         return Bar(self.client.tenant, progress["done"] + progress["failed"], self.orders, note)
 
 
@@ -58,24 +57,24 @@ def invoice_all(work: Sequence[tuple[Client, Sequence[int]]]) -> Run:
 
 
 def _submit(client: Client, orders: Sequence[int]) -> Batch:
-    job_id, milliseconds = client.submit("batch_invoicing", {"order_ids": list(orders)})
-    return Batch(client, job_id, len(orders), milliseconds)
+    began = time.perf_counter()
+    job = client.submit("batch_invoicing", {"order_ids": list(orders)})
+    return Batch(client, job, len(orders), 1000 * (time.perf_counter() - began))
 
 
-def _follow(batches: Sequence[Batch], until: float) -> list[dict[str, Any]]:
+def _follow(batches: Sequence[Batch], until: float) -> list[Job]:
     bars = bars_on()
     while True:
-        jobs = [batch.client.job(batch.job_id) for batch in batches]
+        jobs = [batch.client.get(batch.job) for batch in batches]
         bars.show([batch.bar(job) for batch, job in zip(batches, jobs, strict=True)])
-        if all(job["status"] in ENDED for job in jobs):
+        if all(job.ended for job in jobs):
             return jobs
         if time.monotonic() > until:
             raise DemoFailed(f"jobs are still open after {LONGEST:.0f} s")
         time.sleep(LOOK_EVERY)
 
 
-def _demand_success(batch: Batch, job: Mapping[str, Any]) -> None:
-    failed = job["progress"]["failed"]
-    if job["status"] != "completed" or failed:
-        why = (job["error"] or {}).get("message") or job["reason"] or f"{failed} orders failed"
-        raise DemoFailed(f"the job of {batch.client.tenant} is {job['status']}: {why}")
+def _demand_success(batch: Batch, job: Job) -> None:
+    if job.outcome != "completed":
+        why = (job.error or {}).get("message") or job.body["reason"] or f"{job.progress['failed']} orders failed"
+        raise DemoFailed(f"the job of {batch.client.tenant} is {job.label}: {why}")

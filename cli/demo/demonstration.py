@@ -13,7 +13,6 @@ from psycopg.conninfo import conninfo_to_dict
 
 from cli.demo import authorising, branches
 from cli.demo.batches import Run, invoice_all
-from cli.demo.client import Client
 from cli.demo.errors import DemoFailed
 from cli.demo.folder import GRACE_SECONDS
 from cli.demo.report import Totals
@@ -27,6 +26,7 @@ from tax_authority.stub.server import serving
 from tenants.company import BRANCHES, COMPANY, USERS
 from tenants.northwind.load import BRANCH_SHARES
 from turno.administration import Administration, variables
+from turno.client import Client
 
 if TYPE_CHECKING:
     from cli.demo.folder import DemoFolder
@@ -102,26 +102,30 @@ class Demo:
 
     def _import(self, branch: str) -> str:
         """Import customers with three wrong lines; return the job's id."""
-        client = Client(self._port, branch, self.token)
+        client = self._client(branch)
         file_id = client.upload("clientes.csv", CUSTOMERS.encode("cp1252"))
-        return client.submit("data_import", {"file_id": file_id, "table": "customers"})[0]
+        return client.submit("data_import", {"file_id": file_id, "table": "customers"}).id
 
     def _report(self, branch: str) -> str:
         """Have the sales of all branches written to a workbook; return the job's id."""
         today = date.today()  # noqa: DTZ011 - the demo's own day
         period = {"since": f"{today.year - 1}-01-01", "until": f"{today.year + 1}-12-31"}
-        return Client(self._port, branch, self.token).submit("consolidated_report", period)[0]
+        return self._client(branch).submit("consolidated_report", period).id
 
     def _schedule(self, branch: str) -> str:
         """Save a schedule that invoices some of the new orders on working days; return when it fires next."""
         orders = [order + branches.FRESH for order in self._orders]
-        wanted = {
-            "type": "batch_invoicing",
-            "payload": {"order_ids": orders},
-            "cron": "0 3 * * 1-5",
-            "zone": "America/Argentina/Buenos_Aires",
-        }
-        return Client(self._port, branch, self.token).schedule("nightly-invoices", wanted)
+        saved = self._client(branch).save_schedule(
+            "nightly-invoices",
+            type="batch_invoicing",
+            payload={"order_ids": orders},
+            cron="0 3 * * 1-5",
+            zone="America/Argentina/Buenos_Aires",
+        )
+        return str(saved["next_runs"][0])
+
+    def _client(self, branch: str) -> Client:
+        return Client(self.web.url, tenant=branch, token=self.token)
 
     def _take_folder(self) -> None:
         self._folder.make()
@@ -193,14 +197,13 @@ class Demo:
 
     def _invoice(self, work: list[tuple[str, list[int]]]) -> Run:
         with step("invoice the orders") as reply:
-            run = invoice_all([(Client(self._port, slug, self.token), orders) for slug, orders in work])
+            run = invoice_all([(self._client(slug), orders) for slug, orders in work])
             reply.done = "every order is invoiced"
         return run
 
     def _authorise(self) -> None:
         with step("have an invoice authorised") as reply:
-            client = Client(self._port, BRANCHES[0], self.token)
-            reply.done = authorising.authorise_one(self._installation, client)
+            reply.done = authorising.authorise_one(self._installation, self._client(BRANCHES[0]))
 
     def _add_up(self, run: Run) -> Totals:
         totals = Totals.of(run, [branches.invoiced(self._installation, slug) for slug in BRANCHES])

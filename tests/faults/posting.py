@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 from itertools import count
 from uuid import UUID
 
 from cli.demo.web import DemoWeb
 from tests.installation import ExampleInstallation
 from tests.repeating import Repeating
-from turno.commands.token import development_token
+from turno.client import ClientError
 from turno.testing.wait import wait_until
 
 
@@ -23,11 +21,7 @@ class Posting(Repeating):
         super().__init__()
         self.answers: list[int] = []
         self.jobs: list[UUID] = []
-        self._web = web
-        token = development_token(example.settings, user="ana", tenants=["suc0001"])
-        self._headers = {
-            "Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json",
-        }  # fmt: skip
+        self._client = example.client(web)
         self._orders = example.order_ids()
         self._numbers = count()
 
@@ -37,15 +31,9 @@ class Posting(Repeating):
 
     def once(self) -> None:
         # Every order is billed by the first job that names it: the later ones find it billed.
-        body = {"payload": {"order_ids": [self._orders[next(self._numbers) % len(self._orders)]]}}
-        connection = http.client.HTTPConnection("127.0.0.1", self._web.port, timeout=20)
+        orders = [self._orders[next(self._numbers) % len(self._orders)]]
         try:
-            connection.request("POST", "/api/jobs/batch_invoicing", json.dumps(body), self._headers)
-            answer = connection.getresponse()
-            self.answers.append(answer.status)
-            if answer.status == http.HTTPStatus.ACCEPTED:
-                self.jobs.append(UUID(json.loads(answer.read())["job_id"]))
-        except OSError:
-            self.answers.append(0)
-        finally:
-            connection.close()
+            self.jobs.append(UUID(self._client.submit("batch_invoicing", {"order_ids": orders}).id))
+            self.answers.append(202)
+        except ClientError as error:
+            self.answers.append(error.status or 0)

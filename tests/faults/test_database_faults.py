@@ -1,7 +1,5 @@
 """A database that crashes, goes away, ends sessions, has no room: promises hold, the rest is tried again."""
 
-import http.client
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -20,14 +18,13 @@ from tests.faults.own_server import own_example, reconnect
 from tests.faults.steady_client import steady_client
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Faulty
-from turno.commands.token import development_token
+from turno.client import ClientError
 from turno.maintenance.tasks import MaintenanceFailed
 from turno.tenancy.identity.connections import TimeoutConnection
 from turno.tenancy.identity.session import SERVICE_TIMEOUTS, service_session
 from turno.testing.wait import wait_until
 
 MOST = 40
-ORDERS = {"payload": {"order_ids": [1]}}
 
 
 @pytest.fixture(scope="module")
@@ -62,17 +59,13 @@ def web(own: tuple[Cluster, ExampleInstallation]) -> Iterator[DemoWeb]:
     web.stop()
 
 
-def ask(example: ExampleInstallation, web: DemoWeb) -> tuple[int, str | None, dict[str, str]]:
-    """Submit a batch; give the status, Retry-After and the answer."""
-    token = development_token(example.settings, user="ana", tenants=["suc0001"])
-    headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json"}
-    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=60)
+def ask(example: ExampleInstallation, web: DemoWeb) -> tuple[int, float | None]:
+    """Submit a batch; return the status and the seconds of Retry-After."""
     try:
-        connection.request("POST", "/api/jobs/batch_invoicing", json.dumps(ORDERS), headers)
-        answer = connection.getresponse()
-        return answer.status, answer.getheader("Retry-After"), json.loads(answer.read())
-    finally:
-        connection.close()
+        example.client(web).submit("batch_invoicing", {"order_ids": [1]})
+    except ClientError as error:
+        return error.status or 0, error.retry_after
+    return 202, None
 
 
 def all_completed(example: ExampleInstallation) -> bool:
@@ -116,7 +109,7 @@ def test_database_outage_is_reported_by_web_and_awaited(own: tuple[Cluster, Exam
     reader.start()
     cluster.kill()
     try:
-        status, retry_after, _ = ask(example, web)
+        status, retry_after = ask(example, web)
         assert (status, retry_after is not None) == (503, True)
         began, spoken = monotonic(), len(said)
         assert wait_until(lambda: len(said) >= spoken + 8, within=20)
@@ -221,7 +214,7 @@ def test_exhausted_connections_are_reported_and_jobs_wait(
         take_all(example, taken)
         example.rows("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'turno-web'")
         take_all(example, taken)
-        status, retry_after, _ = ask(example, web)
+        status, retry_after = ask(example, web)
         assert (status, retry_after is not None) == (503, True)
         assert "cannot reach PostgreSQL" in example.start_pool().communicate(timeout=20)[0]
         assert example.job(job_id)["status"] == "pending"

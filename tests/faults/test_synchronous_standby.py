@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ from cli.servers.free_port import free_port
 from tests.faults.own_server import own_example
 from tests.faults.standby import confirming_nothing, other_end, standby_of, synchronous
 from tests.installation import ExampleInstallation
-from turno.commands.token import development_token
+from turno.client import Unavailable
 from turno.runner.session import HandlerConnection
 from turno.tenancy.identity.connections import CommitUnconfirmed
 from turno.tenancy.identity.session import handler_session
@@ -52,18 +50,13 @@ class Replicated:
     standby: str
 
     def post(self, path: str, body: object, **headers: str) -> Answer:
-        token = development_token(self.example.settings, user="ana", tenants=["suc0001"])
-        given = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json"}
-        connection = http.client.HTTPConnection("127.0.0.1", self.web.port, timeout=60)
         try:
-            connection.request("POST", path, json.dumps(body), given | headers)
-            answer = connection.getresponse()
-            assert answer.status in {202, 503}, answer.read()
-            if answer.status == http.HTTPStatus.SERVICE_UNAVAILABLE:
-                return Answer(acknowledged=False)
-            return Answer(acknowledged=True, job_id=UUID(json.loads(answer.read())["job_id"]))
-        finally:
-            connection.close()
+            answer = self.example.client(self.web).request("POST", path, body, headers)
+        except Unavailable as error:
+            if error.status != 503:
+                raise
+            return Answer(acknowledged=False)
+        return Answer(acknowledged=True, job_id=UUID(answer["job_id"]))
 
     def call(self, function: LiteralString, *arguments: object) -> Answer:
         warnings: list[Diagnostic] = []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import shutil
 import subprocess
 import sys
@@ -20,7 +18,7 @@ from cli.servers.free_port import free_port
 from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Faulty
 from tests.repeating import Repeating
-from turno.commands.token import development_token
+from turno.client import Client, ClientError, Job, Unavailable
 from turno.tenancy.catalog import check
 from turno.testing.checker import Checker
 from turno.testing.wait import wait_until
@@ -99,33 +97,29 @@ class Callers(Repeating):
         self.answers: list[int | str] = []
         self.accepted: list[tuple[UUID, str]] = []
         self.repeated = 0
-        token = development_token(example.settings, user="ana", tenants=list(example.tenants))
-        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self._example = example
         self._slugs = list(example.tenants)
         self._numbers = count()
 
     def once(self) -> None:
         number = next(self._numbers)
         slug, web = self._slugs[number % len(self._slugs)], self.webs[number % len(self.webs)]
-        headers = self._headers | {"X-Schema": slug, "Idempotency-Key": f"key-{number}"}
-        status, body = self._post(web, headers)
-        while status == http.HTTPStatus.SERVICE_UNAVAILABLE and "tenant-busy" in body:
-            self.repeated += 1
-            status, body = self._post(web, headers)
-        self.answers.append(status if status == http.HTTPStatus.ACCEPTED else f"{status} {body}")
-        if status == http.HTTPStatus.ACCEPTED:
-            self.accepted.append((UUID(json.loads(body)["job_id"]), slug))
-
-    def _post(self, web: DemoWeb, headers: dict[str, str]) -> tuple[int, str]:
-        connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=20)
         try:
-            connection.request("POST", "/api/jobs/faulty", json.dumps({"payload": {"how": "ok"}}), headers)
-            answer = connection.getresponse()
-            return answer.status, answer.read().decode()
-        except OSError as error:
-            return 0, repr(error)
-        finally:
-            connection.close()
+            job = self._submit(self._example.client(web, tenant=slug), f"key-{number}")
+        except ClientError as error:
+            self.answers.append(str(error))
+        else:
+            self.answers.append(202)
+            self.accepted.append((UUID(job.id), slug))
+
+    def _submit(self, client: Client, key: str) -> Job:
+        while True:
+            try:
+                return client.submit("faulty", {"how": "ok"}, key=key)
+            except Unavailable as error:
+                if error.kind != "tenant-busy":
+                    raise
+                self.repeated += 1
 
     def go_on(self, more: int = 20) -> bool:
         """Wait for this number of further answers; all of all must have been accepted."""

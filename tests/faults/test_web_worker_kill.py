@@ -16,6 +16,7 @@ import pytest
 from cli.demo.web import DemoWeb
 from cli.servers.free_port import free_port
 from tests.installation import ExampleInstallation
+from turno.client import Unavailable
 from turno.commands.token import development_token
 from turno.testing.processes import resume, stop
 from turno.testing.wait import wait_until
@@ -40,18 +41,9 @@ def web_that_dies(example: ExampleInstallation, step: str) -> Iterator[DemoWeb]:
         web.stop()
 
 
-def submit(example: ExampleInstallation, web: DemoWeb) -> tuple[int, UUID]:
-    token = development_token(example.settings, user="ana", tenants=["suc0001"])
-    headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json",
-               "Idempotency-Key": "the-same-each-time"}  # fmt: skip
-    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=60)
-    try:
-        body = json.dumps({"payload": {"order_ids": example.order_ids()[:2]}})
-        connection.request("POST", "/api/jobs/batch_invoicing", body, headers)
-        answer = connection.getresponse()
-        return answer.status, UUID(json.loads(answer.read())["job_id"])
-    finally:
-        connection.close()
+def submit(example: ExampleInstallation, web: DemoWeb) -> UUID:
+    payload = {"order_ids": example.order_ids()[:2]}
+    return UUID(example.client(web).submit("batch_invoicing", payload, key="the-same-each-time").id)
 
 
 def web_processes(web: DemoWeb) -> list[int]:
@@ -67,14 +59,13 @@ def test_killed_web_process_leaves_whole_job_or_none(
     step: str,
     committed: bool,  # noqa: FBT001 - a column of the table
 ) -> None:
-    with web_that_dies(example, step) as web, pytest.raises((http.client.HTTPException, OSError)):
+    with web_that_dies(example, step) as web, pytest.raises(Unavailable):
         submit(example, web)
     left = [row["id"] for row in example.rows("SELECT id FROM background_jobs")]
     assert len(left) == committed
     assert len(example.rows("SELECT 1 FROM background_job_events WHERE old_status IS NULL")) == committed
     with web_that_dies(example, "") as web:
-        status, job_id = submit(example, web)
-        assert status == 202
+        job_id = submit(example, web)
         assert left in ([], [job_id])
         example.sweep()
         assert wait_until(lambda: example.job(job_id)["status"] == "completed", within=30)

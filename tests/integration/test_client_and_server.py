@@ -24,9 +24,9 @@ def web(module_example: ExampleInstallation) -> Iterator[DemoWeb]:
         yield running
 
 
-def client_of(example: ExampleInstallation, web: DemoWeb) -> Client:
-    token = headers_of(example)["Authorization"].removeprefix("Bearer ")
-    return Client(web.url, tenant="suc0001", token=token)
+@pytest.fixture
+def client(example: ExampleInstallation, web: DemoWeb) -> Client:
+    return example.client(web)
 
 
 def jobs(example: ExampleInstallation) -> list[UUID]:
@@ -45,8 +45,8 @@ def test_program_of_a_partner_learns_the_end_of_its_batch(example: ExampleInstal
         invoice(web.url, lambda: token, "july", [])
 
 
-def test_a_job_is_followed_to_its_end(example: ExampleInstallation, web: DemoWeb) -> None:
-    client, job_id = client_of(example, web), example.enqueue({"order_ids": [1]})
+def test_a_job_is_followed_to_its_end(example: ExampleInstallation, client: Client) -> None:
+    job_id = example.enqueue({"order_ids": [1]})
     seen = []
     for job in client.follow(str(job_id)):
         seen.append((job.status, job.progress["done"]))
@@ -57,8 +57,8 @@ def test_a_job_is_followed_to_its_end(example: ExampleInstallation, web: DemoWeb
     assert (seen[0], seen[1], seen[-1][0]) == (("pending", 0), ("pending", 40), "completed")
 
 
-def test_cancelled_job_ends_and_foreign_job_is_unknown(example: ExampleInstallation, web: DemoWeb) -> None:
-    client, job_id = client_of(example, web), str(example.enqueue({"order_ids": [1]}))
+def test_cancelled_job_ends_and_foreign_job_is_unknown(example: ExampleInstallation, client: Client) -> None:
+    job_id = str(example.enqueue({"order_ids": [1]}))
     client.cancel(job_id)
     assert client.wait(job_id, timeout=60).status == "cancelled"
     with pytest.raises(Refused) as refused:
@@ -68,5 +68,40 @@ def test_cancelled_job_ends_and_foreign_job_is_unknown(example: ExampleInstallat
 
 def test_server_killed_after_commit_is_retried_with_one_job(example: ExampleInstallation) -> None:
     with web_of(example, TURNO_CRASH_AT="accepted") as web:
-        job = client_of(example, web).submit("batch_invoicing", {"order_ids": example.order_ids()[:1]})
+        token = headers_of(example)["Authorization"].removeprefix("Bearer ")
+        client = Client(web.url, tenant="suc0001", token=token)
+        job = client.submit("batch_invoicing", {"order_ids": example.order_ids()[:1]})
         assert [str(found) for found in jobs(example)] == [job.id]
+
+
+def test_cancelled_jobs_are_listed_and_retried(example: ExampleInstallation, client: Client) -> None:
+    first, second = (client.submit("batch_invoicing", {"order_ids": [1]}) for _ in range(2))
+    client.cancel(first)
+    assert [job.id for job in client.jobs(limit=1)] == [second.id, first.id]
+    assert [job.id for job in client.jobs(status="cancelled")] == [first.id]
+    again = client.retry(first)
+    assert client.retry(first).id == again.id
+    with pytest.raises(Refused) as refused:
+        client.retry(second)
+    assert refused.value.status == 409
+    assert len(jobs(example)) == 3
+
+
+def test_an_uploaded_file_has_its_bytes(example: ExampleInstallation, client: Client) -> None:
+    content = bytes(range(256)) * 5000  # more than a piece
+    file_id = client.upload("orders.csv", content)
+    shown = client.request("GET", f"/api/files/{file_id}")
+    assert (shown["name"], shown["size"], shown["complete"]) == ("orders.csv", len(content), True)
+    pieces = example.rows("SELECT data FROM job_file_pieces ORDER BY n")
+    assert b"".join(row["data"] for row in pieces) == content
+
+
+def test_schedules_are_saved_listed_and_removed(client: Client) -> None:
+    saved = client.save_schedule("nightly", type="batch_invoicing", payload={"order_ids": [1]}, every=3600)
+    assert saved["payload"]["order_ids"] == [1]
+    assert [row["name"] for row in client.schedules()] == ["nightly"]
+    client.remove_schedule("nightly")
+    assert list(client.schedules()) == []
+    with pytest.raises(Refused) as refused:
+        client.remove_schedule("nightly")
+    assert refused.value.status == 404

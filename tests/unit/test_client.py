@@ -49,7 +49,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(sent)
 
-    do_POST = do_GET  # noqa: N815 - as the standard library calls them
+    do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815 - names of the standard library
 
     def log_message(self, *_: object) -> None: ...
 
@@ -161,3 +161,31 @@ def test_client_polls_the_job_without_a_stream(say: Any) -> None:
     full = (429, {"Retry-After": "0"}, {"type": "/docs#too-many-streams", "detail": "Poll."})
     client, _ = say(full, (200, {}, OPEN), full, (200, {}, ENDED))
     assert [job.revision for job in client.follow(ID)] == [3, 9]
+
+
+def test_a_list_is_read_page_by_page(say: Any) -> None:
+    pages = ({"jobs": [OPEN], "next_cursor": "c1"}, {"jobs": [ENDED], "next_cursor": None})
+    client, server = say(*((200, {}, page) for page in pages))
+    assert [job.status for job in client.jobs(status="any thing", limit=1)] == ["running", "completed"]
+    assert [path for _, path, _, _ in server.requested] == [
+        "/erp/api/jobs?status=any+thing&limit=1", "/erp/api/jobs?status=any+thing&limit=1&cursor=c1"
+    ]  # fmt: skip
+
+
+def test_a_file_is_sent_in_pieces_of_the_server_s_size(say: Any) -> None:
+    received: tuple[int, dict[str, str], Any] = (200, {}, {"received": 1})
+    client, server = say((201, {}, {"file_id": ID, "piece_bytes": 4}), received, BUSY, received, received)
+    assert client.upload("orders.csv", b"0123456789") == ID
+    assert json.loads(server.requested[0][3]) == {"name": "orders.csv", "size": 10}
+    assert [(path.rpartition("/")[2], body) for _, path, _, body in server.requested[1:]] == [
+        ("0", b"0123"), ("1", b"4567"), ("1", b"4567"), ("2", b"89")
+    ]  # fmt: skip
+    assert {headers["Content-Type"] for _, _, headers, _ in server.requested[1:]} == {"application/octet-stream"}
+
+
+def test_an_answer_without_content_is_an_empty_object(say: Any) -> None:
+    client, server = say((204, {}, b""))
+    assert client.request("DELETE", "/api/schedules/a") == {}
+    client, server = say((204, {}, b""))
+    client.remove_schedule("every/night")
+    assert [request[:2] for request in server.requested] == [("DELETE", "/erp/api/schedules/every%2Fnight")]

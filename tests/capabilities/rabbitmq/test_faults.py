@@ -1,7 +1,5 @@
 """A broker that dies, blocks, cuts, forgets, or does not answer: an accepted job runs, once, and soon after."""
 
-import http.client
-import json
 import signal
 from collections.abc import Iterator
 from uuid import UUID
@@ -19,7 +17,6 @@ from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Faulty
 from tests.repeating import Repeating
 from turno.capabilities.rabbitmq.topology import QUEUE
-from turno.commands.token import development_token
 from turno.jobs.job import JobRef
 from turno.testing.wait import wait_until
 from turno.wiring.shared import queue_named
@@ -209,21 +206,10 @@ def test_post_answers_while_the_broker_is_down(example: ExampleInstallation, nod
     web.start()
     try:
         for number in range(10):
-            assert post(example, web, number) == 202
+            orders = {"order_ids": [example.order_ids()[number]]}
+            example.client(web, user=f"ana-{number}").submit("batch_invoicing", orders)
         example.start_consumer()
         assert wait_until(lambda: ended(example), within=40)
     finally:
         web.stop()
     assert example.rows("SELECT DISTINCT backend FROM turno.workers") == [{"backend": "rabbitmq"}]
-
-
-def post(example: ExampleInstallation, web: DemoWeb, number: int) -> int:
-    token = development_token(example.settings, user=f"ana-{number}", tenants=["suc0001"])
-    headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json"}
-    connection = http.client.HTTPConnection("127.0.0.1", web.port, timeout=60)
-    try:
-        body = json.dumps({"payload": {"order_ids": [example.order_ids()[number]]}})
-        connection.request("POST", "/api/jobs/batch_invoicing", body, headers)
-        return connection.getresponse().status
-    finally:
-        connection.close()

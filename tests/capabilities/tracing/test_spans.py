@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -17,7 +16,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from cli.demo.web import DemoWeb
 from cli.servers.free_port import free_port
 from tests.installation import ExampleInstallation
-from turno.commands.token import development_token
 from turno.testing.wait import wait_until
 
 pytestmark = pytest.mark.deep
@@ -85,20 +83,9 @@ class Traced:
     log: Path
 
     def submit(self, **payload: Any) -> str:
-        connection = HTTPConnection("127.0.0.1", self.web.port, timeout=20)
-        headers = {
-            "Authorization": f"Bearer {development_token(self.example.settings, user='ana', tenants=('suc0001',))}",
-            "Content-Type": "application/json",
-            "X-Schema": "suc0001",
-            "traceparent": f"00-{TRACE}-{CALLER}-01",
-            "X-Correlation-Id": "order-42",
-        }
-        connection.request("POST", "/api/jobs/traced", json.dumps({"payload": payload}), headers)
-        with connection.getresponse() as reply:
-            body = reply.read()
-        connection.close()
-        assert reply.status == 202, body
-        return str(json.loads(body)["job_id"])
+        headers = {"traceparent": f"00-{TRACE}-{CALLER}-01", "X-Correlation-Id": "order-42"}
+        client = self.example.client(self.web)
+        return str(client.request("POST", "/api/jobs/traced", {"payload": payload}, headers)["job_id"])
 
     def wait(self, condition: Callable[[], bool]) -> None:
         assert wait_until(condition, within=60), (self.received.spans, self.log.read_text())
