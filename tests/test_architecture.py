@@ -96,7 +96,7 @@ def test_one_module_alone_reads_the_tenants_of_a_task() -> None:
     assert others == {
         "turno.capabilities.admin.jobs",
         "turno.capabilities.adoption.uninstall",
-        "turno.tenancy.catalog",
+        "turno.tenancy.design",
         "turno.tenancy.rights.schemas",
         "turno.tenancy.schema_migrations.all_schemas",
         "turno.web.pages.visit",

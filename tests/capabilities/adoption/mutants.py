@@ -194,7 +194,7 @@ MUTANTS = (
     Mutant(
         "the check trusts rights in adopted schemas without the capability that compares them",
         APART,
-        "turno/tenancy/catalog.py",
+        "turno/tenancy/role_checks.py",
         " if any(outside()) else []",
         "",
         (f"{TESTS}::test_check_without_the_capability_reports_each_right[cluster]",),

@@ -9,7 +9,8 @@ import pytest
 from psycopg import sql
 
 from tests.installation import ExampleInstallation
-from turno.tenancy.catalog import Finding, check
+from turno.tenancy.catalog import check
+from turno.tenancy.design import Finding
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.rights.grants import CONTROL, TENANT
 from turno.tenancy.rights.live import live_objects

@@ -7,7 +7,7 @@ from psycopg import Connection, sql
 
 from turno.capabilities.adoption.adopted import NO_DEFAULTS, Adopted, Defaults
 from turno.capabilities.adoption.adopting import hiding_names
-from turno.tenancy.catalog import REGRANT, Finding, findings_of
+from turno.tenancy.design import REGRANT, Finding, findings_of
 from turno.tenancy.identity.foreign_functions import foreign_functions
 from turno.tenancy.rights.live import Difference, live_objects, make_equal
 from turno.tenancy.rights.matrix import Kind
