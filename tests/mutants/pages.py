@@ -282,8 +282,8 @@ MUTANTS = (
         "links forget where the application is mounted",
         HOSTS,
         "turno/web/services.py",
-        "    return _mounted() + services().url_prefix + path\n",
-        "    return services().url_prefix + path\n",
+        "    return _mounted(found) + found.url_prefix + path\n",
+        "    return found.url_prefix + path\n",
         (f"{MOUNTED}::test_behind_a_proxy_that_is_believed_by_the_host",),
     ),
     Mutant(

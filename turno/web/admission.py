@@ -22,7 +22,7 @@ from turno.tenancy.identity.session import as_api
 from turno.tenancy.identity.tenant import Tenant
 from turno.web.auth import Principal, principal_of, refuse_token
 from turno.web.responses import BUSY_SECONDS, Kind, Problem, problem_document
-from turno.web.services import at, over_https, services
+from turno.web.services import at, services
 
 log = logging.getLogger(__name__)
 
@@ -223,17 +223,17 @@ def _check() -> Response | None:
 
 def _complete(response: Response) -> Response:
     """Add the headers that an answer does not set itself, and CORS headers for the origins in TURNO_ALLOWED_ORIGINS."""
-    headers, current = response.headers, request_ctx.request
+    headers, current, found = response.headers, request_ctx.request, services()
     if current.endpoint == "turno.static" and (current.view_args or {}).get("filename") == CLIENT:
         headers["Access-Control-Allow-Origin"] = "*"
         headers["Cross-Origin-Resource-Policy"] = "cross-origin"
     # Without Access-Control-Allow-Credentials a browser leaves the cookie out: other sites bring a token.
-    if services().settings.allowed_origins and _of_the_api():
+    if found.settings.allowed_origins and _of_the_api():
         response.vary.add("Origin")
         if _allowed():
             headers["Access-Control-Allow-Origin"] = current.headers["Origin"]
             headers["Access-Control-Expose-Headers"] = EXPOSED
-    if over_https(current):
+    if current.is_secure or found.public.scheme == "https":
         headers.setdefault("Strict-Transport-Security", ONE_YEAR)
     if correlation_id := g.get("turno_correlation_id"):
         headers.add("X-Correlation-Id", correlation_id)

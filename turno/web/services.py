@@ -168,12 +168,13 @@ def as_operator() -> AbstractContextManager[Operator]:
 
 def at(path: str) -> str:
     """Return the browser's address of a path of Turno; of "" the prefix of all addresses."""
-    return _mounted() + services().url_prefix + path
+    found = services()
+    return _mounted(found) + found.url_prefix + path
 
 
 def requested_path() -> str:
     """Return the browser's address of the present request, without its query."""
-    return _mounted() + request.path
+    return _mounted(services()) + request.path
 
 
 def over_https(request: Request) -> bool:
@@ -190,12 +191,12 @@ def requested_on_this_machine(request: Request) -> bool:
         return False
 
 
-def _mounted() -> str:
+def _mounted(found: Services) -> str:
     """Return where the application is mounted.
 
     This is SCRIPT_NAME, as set by the server or a middleware of the host, else the path of TURNO_PUBLIC_URL.
     """
-    return request.script_root or services().public.path
+    return request.script_root or found.public.path
 
 
 def job_links(job_id: UUID, root: str) -> dict[str, str]:
