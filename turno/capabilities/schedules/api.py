@@ -1,12 +1,12 @@
 """/api/schedules: jobs that are made again and again."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
@@ -19,16 +19,16 @@ from turno.capabilities.schedules.job_forms import (
     find_job,
     read_recurring_job,
     remove_job,
+    saved_body,
     switch_job,
 )
 from turno.capabilities.schedules.recurrence import InvalidRule
 from turno.capabilities.schedules.recurring_job import stored_rule
 from turno.capabilities.schedules.stored import Schedules
-from turno.jobs.job import Priority
 from turno.tenancy.identity.tenant import Tenant
 from turno.web.admission import Scope
 from turno.web.requests import KeyPageQuery
-from turno.web.responses import Kind, Problem, answer, from_row, page_of
+from turno.web.responses import Kind, Problem, answer, page_of
 from turno.web.routes import Answer, Call, Routes
 from turno.web.services import at, services
 
@@ -51,14 +51,10 @@ class ScheduleSummary(SavedRecurringJob):
     """One schedule. `problem` is the reason of a moment without a job."""
 
     schedule_id: UUID
-    priority: Literal["urgent", "normal", "low"]
-    user: str
-    paused_at: datetime | None
     next_runs: list[datetime]
     last_run: LastRun | None
     problem: str | None
     missed_runs: int
-    created_at: datetime
     links: dict[str, str]
 
 
@@ -173,9 +169,7 @@ def save_schedule(scope: Scope, name: str, body: RecurringJobBody, *, replace: b
     return word
 
 
-def schedule_body(
-    kind: type[Any], row: Mapping[str, Any], tenant: Tenant, root: str, *, shown: int = NEXT_SHOWN
-) -> Any:
+def schedule_body(kind: type[Any], row: dict[str, Any], tenant: Tenant, root: str, *, shown: int = NEXT_SHOWN) -> Any:
     """Return a stored schedule as ScheduleSummary or ScheduleBody, with as many of its next moments."""
     problem, moments = row["problem"], []
     try:
@@ -187,12 +181,10 @@ def schedule_body(
         problem = f"no handler has the type {row['type']}"
     here = f"{root}/api/schedules/{quote(row['name'], safe='')}"
     last = LastRun(row["last_at"], row["last_job_id"], row["last_status"]) if row["last_at"] else None
-    return from_row(
+    return saved_body(
         kind,
         row,
         schedule_id=row["id"],
-        priority=Priority(row["priority"]).word,
-        user=row["user_id"],
         next_runs=moments,
         last_run=last,
         problem=problem,

@@ -2,20 +2,23 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
 import msgspec
 from flask import request
 
 from turno.capabilities.schedules.recurrence import LONGEST, LONGEST_CRON, MOST_SPREAD, SHORTEST, InvalidRule, Missed
-from turno.capabilities.schedules.recurring_job import Opened, RecurringJob, RecurringJobs, Row
+from turno.capabilities.schedules.recurring_job import RecurringJob, Row
+from turno.capabilities.schedules.templates import Opened, RecurringJobs
 from turno.errors import InvalidPayload
 from turno.jobs.converter import converter, payload_text
+from turno.jobs.job import Priority
 from turno.jobs.json_text import NotJson
 from turno.web.api.submit import Band, QueueName, known_handler
 from turno.web.pages.localizer import Localizer
 from turno.web.requests import LONGEST_FIELD, LONGEST_TEXT, NOT_GIVEN, described, field_problems
-from turno.web.responses import FieldProblem, Kind, Problem, invalid
+from turno.web.responses import B, FieldProblem, Kind, Problem, from_row, invalid
 from turno.web.services import services
 
 Cron = Annotated[
@@ -60,8 +63,8 @@ class RecurringJobBody:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SavedRecurringJob:
-    """A stored recurring job without its payload. A null `queue` is the queue of the type."""
+class StoredRule:
+    """The rule of a stored recurring job. A null `queue` is the queue of the type."""
 
     name: str
     type: str
@@ -71,6 +74,16 @@ class SavedRecurringJob:
     zone: str
     spread: int
     missed: Missed
+    paused_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedRecurringJob(StoredRule):
+    """A stored recurring job without its payload."""
+
+    priority: Literal["urgent", "normal", "low"]
+    user: str
+    created_at: datetime
 
 
 def read_recurring_job(name: str, body: RecurringJobBody, user: str, tenant: str) -> RecurringJob:
@@ -108,6 +121,11 @@ def remove_job(opened: Opened, name: str) -> None:
 def no_such_job(stored: RecurringJobs) -> Problem:
     """Return the 404 of every recurring job that this user cannot see."""
     return Problem(Kind.NOT_FOUND, f"There is no such {stored.noun}.")
+
+
+def saved_body(kind: type[B], row: Row, **computed: Any) -> B:
+    """Return a stored recurring job as a body."""
+    return from_row(kind, row, priority=Priority(row["priority"]).word, user=row["user_id"], **computed)
 
 
 FIELDS = ("name", "type", "payload", "cron", "every", "zone", "spread", "missed", "priority", "queue")

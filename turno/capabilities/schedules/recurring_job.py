@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from turno.capabilities.schedules.recurrence import MOST_SPREAD, InvalidRule, Missed, Rule, rule_of
 from turno.errors import InvalidPayload, NotEnqueued
@@ -122,30 +121,3 @@ def stored_rule(row: Mapping[str, Any], tenant: str) -> Rule:
     """Return the rule of a stored row; raises InvalidRule if this host cannot evaluate the rule."""
     known = ("cron", "every", "zone", "spread", "missed", "name")
     return rule_of(**{name: row[name] for name in known}, tenant=tenant)
-
-
-class RecurringJobs(Protocol):
-    """The schedules of a tenant, or the templates of all tenants, by name."""
-
-    @property
-    def noun(self) -> str:
-        """Return `schedule` or `template`."""
-
-    @property
-    def slug(self) -> str:
-        """Return the tenant of the schedules, or ANY_TENANT."""
-
-    def find(self, name: str) -> Row | None:
-        """Return one with its payload, or None."""
-
-    def save(self, wanted: RecurringJob, *, create: bool = True, replace: bool = True) -> str:
-        """Save it: created, changed, exists (without `replace`), unknown (without `create`) or full."""
-
-    def switch(self, name: str, *, on: bool) -> bool:
-        """Pause it, or resume it from its next moment on; returns whether it exists. Safe to repeat."""
-
-    def remove(self, name: str) -> bool:
-        """Remove it; its jobs stay, except jobs for future moments. Returns whether it existed."""
-
-
-Opened = AbstractContextManager[RecurringJobs]

@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from turno.capabilities.schedules.recurrence import MISSED, InvalidRule
-from turno.capabilities.schedules.recurring_job import Opened, RecurringJob, RecurringJobs, Row
+from turno.capabilities.schedules.recurring_job import RecurringJob, Row
+from turno.capabilities.schedules.templates import Opened, RecurringJobs
 from turno.commands.options import parsed_payload, with_options
 from turno.commands.output import print_message
 from turno.environment import read_settings

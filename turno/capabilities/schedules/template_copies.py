@@ -7,7 +7,7 @@ from uuid import UUID
 
 from flask import Response
 
-from turno.capabilities.schedules.job_forms import SavedRecurringJob
+from turno.capabilities.schedules.job_forms import StoredRule
 from turno.store.api import notifications
 from turno.tenancy.identity.session import call_as_api
 from turno.web.admission import Scope
@@ -25,7 +25,7 @@ SWITCH: LiteralString = "SELECT {}.template_copy_switch(%s, %s, %s) AS verdict"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopyBody(SavedRecurringJob):
+class CopyBody(StoredRule):
     """A template in this tenant, in the tenant's time zone.
 
     `paused_at` and `paused_by` are of the tenant; with `template_paused_at` operators paused the template everywhere.
@@ -34,7 +34,6 @@ class CopyBody(SavedRecurringJob):
     """
 
     template_paused_at: datetime | None
-    paused_at: datetime | None
     paused_by: str | None
     next_at: datetime | None
     missed_runs: int

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from flask import Response, request
 
@@ -18,13 +18,13 @@ from turno.capabilities.schedules.job_forms import (
     read_recurring_job,
     remove_job,
     save_form,
+    saved_body,
     switch_job,
 )
 from turno.capabilities.schedules.listed import list_schedules
 from turno.capabilities.schedules.recurrence import known_zone
 from turno.capabilities.schedules.recurring_job import ANY_TENANT
 from turno.capabilities.schedules.templates import Templates, list_templates, set_zone
-from turno.jobs.job import Priority
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.page_routes import OperatorPages, OperatorVisit
 from turno.web.requests import KeyPageQuery, described
@@ -43,10 +43,6 @@ class TemplateBody(SavedRecurringJob):
     """A template, with the numbers of its copies: `tenants`, of which `paused` by the tenant, and with `problems`."""
 
     payload: dict[str, Any]
-    priority: Literal["urgent", "normal", "low"]
-    user: str
-    paused_at: datetime | None
-    created_at: datetime
     tenants: int
     paused: int
     problems: int
@@ -172,12 +168,12 @@ def templates_by(user: str = "") -> Iterator[Templates]:
 def list_all(companies: Collection[str] | None) -> list[TemplateBody]:
     """Return all templates, with the numbers of copies in the tenants of these companies."""
     with as_operator() as operator:
-        return [_body(row) for row in list_templates(operator, companies=companies)]
+        return [saved_body(TemplateBody, row) for row in list_templates(operator, companies=companies)]
 
 
 def find_template(name: str) -> TemplateBody:
     """Return a template; raises Problem 404 for an unknown name."""
-    return _body(find_job(templates_by(), name))
+    return saved_body(TemplateBody, find_job(templates_by(), name))
 
 
 def save_template(name: str, body: RecurringJobBody, by: str, *, replace: bool = True) -> str:
@@ -185,10 +181,6 @@ def save_template(name: str, body: RecurringJobBody, by: str, *, replace: bool =
     wanted = read_recurring_job(name, body, USER, ANY_TENANT)
     with templates_by(by) as templates:
         return templates.save(wanted, replace=replace)
-
-
-def _body(row: dict[str, Any]) -> TemplateBody:
-    return from_row(TemplateBody, row, priority=Priority(row["priority"]).word, user=row["user_id"])
 
 
 @template_list.page("/admin/templates")

@@ -1,11 +1,13 @@
 """Templates of schedules and the time zones of tenants, as the operator."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, LiteralString
 
 from psycopg.types.json import Jsonb
 
 from turno.capabilities.schedules.recurring_job import ANY_TENANT, RecurringJob, Row
+from turno.capabilities.schedules.stored import Schedules
 from turno.store.operator.counts import Companies, Operator, rows
 from turno.store.operator.run_time_settings import speak_for
 
@@ -79,6 +81,10 @@ class Templates:
         with self.operator.transaction():
             speak_for(self.operator, self.by)
             return self.operator.execute(statement, given).rowcount
+
+
+RecurringJobs = Schedules | Templates
+Opened = AbstractContextManager[RecurringJobs]
 
 
 def set_zone(operator: Operator, tenant: str, zone: str | None, *, by: str) -> bool:
