@@ -488,7 +488,7 @@ inline job_checkpoint() {
         fi
     }
 }
-/* A handler raises: its work is rolled back, job_fail follows from the idle child */
+/* A handler raises: its work is rolled back, attempt_end follows from the idle child */
 inline raise() {
     d_step {
         (ERRORS || worker[w].batch & (db.cancel_requested[0] + 2 * db.cancel_requested[1] + 4 * db.cancel_requested[2])) &&

@@ -63,7 +63,8 @@ def fail(
     reset_errors: bool = False,
 ) -> str:
     """Record an error: pending again after `retry_in`, or failed for good; return the new status."""
-    return str(under_claim(session, claim, "job_fail", reason, Jsonb(error), retry_in, reset_errors)[0])
+    ending = "error", reason, Jsonb(error), None, retry_in, reset_errors, None
+    return str(under_claim(session, claim, "attempt_end", *ending)[0])
 
 
 def release(session: Session, claim: Claim, outcome: str, reason: str, run_at: datetime) -> str:

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
     from benchmarks.siege.place import Place
 
-HOLD_OWN = "PERFORM job_hold(job, token); PERFORM pg_sleep(600);"
+HOLD_OWN = "PERFORM claim_hold(job, token); PERFORM pg_sleep(600);"
 OPEN_ATTEMPT = "SELECT token FROM background_job_attempt_rows WHERE job_id = %s AND finished_at IS NULL"
-HOLD = "SELECT job_hold(%(job)s, %(token)s)"
+HOLD = "SELECT claim_hold(%(job)s, %(token)s)"
 UNKNOWN, MANY = "type_that_nobody_knows", 100
 
 

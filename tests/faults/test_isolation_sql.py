@@ -223,7 +223,7 @@ def claimed_job(example: ExampleInstallation, tenant: Tenant) -> tuple[UUID, UUI
 
 def test_the_real_token_of_another_tenant_opens_nothing(quiet: ExampleInstallation, session: Session) -> None:
     job_id, token = claimed_job(quiet, quiet.other)
-    complete = sql.SQL("SELECT {}(%s, %s)").format(sql.Identifier(quiet.other.schema, "job_hold"))
+    complete = sql.SQL("SELECT {}(%s, %s)").format(sql.Identifier(quiet.other.schema, "claim_hold"))
     with pytest.raises(errors.InsufficientPrivilege):
         session.execute(complete, [job_id, token])
     with pytest.raises(psycopg.Error, match=r"the claim on job .* was lost"):

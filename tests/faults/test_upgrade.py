@@ -28,7 +28,7 @@ ALTER TABLE background_jobs ADD COLUMN colour text NOT NULL DEFAULT 'of the rele
 CREATE INDEX background_jobs_by_colour ON background_jobs (colour);
 """
 CONTROL_UP = "ALTER TABLE tenants ADD COLUMN colour text; CREATE TABLE colours (name text);"
-RECORDED = "    RETURN job_cancel_requested(p_job);\n"
+RECORDED = "    RETURN stop;\n"
 COLOURED = "    UPDATE background_jobs SET colour = 'of the next release' WHERE id = p_job;\n"
 
 

@@ -43,7 +43,7 @@ BEGIN
     END LOOP;
 END $$;
 """
-RECORDED = "    RETURN job_cancel_requested(p_job);\n"
+RECORDED = "    RETURN stop;\n"
 MARKED = "    UPDATE background_jobs SET of_next_release = 'here' WHERE id = p_job;\n"
 
 

@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant(
         "a ticket forgets that a worker died with its job",
         ALONE,
-        "turno/migrations/tenant/functions/job_fail.sql",
+        "turno/migrations/tenant/functions/attempt_end.sql",
         "cancel_at = NULL, crashes = crashes + p_crashes\n",
         "cancel_at = NULL, crashes = 0\n",
         (DIED,),
@@ -224,8 +224,8 @@ MUTANTS = (
         "a batch is completed outside its transaction",
         ONCE,
         "turno/migrations/tenant/functions/jobs_finish.sql",
-        "    PERFORM assert_transaction(p_started);\n",
-        "",
+        "IF p_started IS DISTINCT FROM transaction_timestamp() THEN",
+        "IF false THEN",
         (f"{OWN_COMMITS}::test_replaced_transaction_of_last_job_is_detected",),
     ),
     Mutant(
@@ -296,8 +296,8 @@ MUTANTS = (
         "a job's own commit takes its neighbours' work without their ends",
         ONCE,
         "turno/runner/transaction.py",
-        "        if self._written < len(self.kept):\n            return self._pipeline().finish",
-        "        if False:\n            return self._pipeline().finish",
+        "finish(self._started, self.kept[self._written :], self.worker)",
+        "finish(self._started, (), self.worker)",
         (f"{OWN_COMMITS}::test_own_commit_takes_earlier_neighbours_along[True-between]",),
     ),
     Mutant(

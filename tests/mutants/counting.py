@@ -143,8 +143,8 @@ MUTANTS = (
     Mutant(
         "a retried attempt is not counted",
         NUMBERS,
-        "turno/migrations/tenant/functions/job_fail.sql",
-        "    PERFORM outcome_put(p_job, 'retried');\n",
+        "turno/migrations/tenant/functions/attempt_end.sql",
+        "    PERFORM outcome_put(p_job, CASE p_outcome WHEN 'error' THEN 'retried' ELSE p_outcome END);\n",
         "",
         (f"{TESTS}::test_every_end_of_an_attempt_is_counted_with_its_own_time",),
     ),

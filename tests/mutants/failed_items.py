@@ -24,8 +24,8 @@ MUTANTS = (
         "the items of parts are counted again with their job",
         FAILURES,
         FINISH,
-        "i.counted AND NOT counted_by(e.awaited_by) AS own_items",
-        "i.counted AS own_items",
+        "WHERE w.job_id = e.awaited_by AND w.total > 0) AS own_items",
+        "WHERE false) AS own_items",
         (f"{TESTS}::test_parts_record_their_items_with_their_job",),
     ),
     Mutant(

@@ -11,7 +11,7 @@ ONCE = "promise 2: a job's effects in our database happen exactly once"
 ZOMBIE = f"{TESTS}::test_a_zombie_writes_nothing_while_another_attempt_runs"
 OUTSIDE = f"{TESTS}::test_work_outside_the_job_s_transaction_is_refused_by_name"
 
-HOLD = "    PERFORM claim_hold(p_job, p_token);\n"
+STOP, NO_STOP = "stop boolean := claim_hold(p_job, p_token);", "stop boolean := false;"
 HELD = "PERFORM FROM turno.tickets WHERE job_id = p_job AND token = p_token FOR UPDATE;\n"
 
 MUTANTS = (
@@ -43,16 +43,16 @@ MUTANTS = (
         "items do not ask for the claim",
         PROMISE,
         "turno/migrations/tenant/functions/job_progress.sql",
-        HOLD + "    INSERT INTO background_job_items",
-        "    INSERT INTO background_job_items",
+        STOP,
+        NO_STOP,
         (f"{ZOMBIE}[items]",),
     ),
     Mutant(
         "a checkpoint does not ask for the claim",
         PROMISE,
         "turno/migrations/tenant/functions/job_checkpoint.sql",
-        HOLD + "    INSERT INTO background_job_checkpoints",
-        "    INSERT INTO background_job_checkpoints",
+        STOP,
+        NO_STOP,
         (f"{ZOMBIE}[checkpoint]",),
     ),
     Mutant(
@@ -66,9 +66,9 @@ MUTANTS = (
     Mutant(
         "an end without success does not ask for the claim",
         PROMISE,
-        "turno/migrations/tenant/functions/attempt_close.sql",
-        "    PERFORM claim_hold(p_job, p_token);\n",
-        "",
+        "turno/migrations/tenant/functions/attempt_end.sql",
+        "cancelled boolean := claim_hold(p_job, p_token);",
+        "cancelled boolean := false;",
         (f"{ZOMBIE}[fail]", f"{ZOMBIE}[release]", f"{ZOMBIE}[cancel]"),
     ),
     *(
@@ -108,17 +108,9 @@ MUTANTS = (
     Mutant(
         "the start of the transaction is not compared",
         ONCE,
-        "turno/migrations/tenant/functions/claim_hold.sql",
+        "turno/migrations/tenant/functions/jobs_finish.sql",
         "IF p_started IS DISTINCT FROM transaction_timestamp() THEN",
         "IF false THEN",
-        (OUTSIDE,),
-    ),
-    Mutant(
-        "completion does not ask for its transaction",
-        ONCE,
-        "turno/migrations/tenant/functions/jobs_finish.sql",
-        "    PERFORM assert_transaction(p_started);\n",
-        "    PERFORM commit_durably();\n",
         (OUTSIDE,),
     ),
     *(

@@ -243,8 +243,8 @@ MUTANTS = (
         "a handler may call an inner function",
         APART,
         GRANTS,
-        " job_end_cancelled ",
-        " job_end_cancelled job_end ",
+        "attempt_end claim_hold ",
+        "attempt_end claim_hold job_end ",
         (f"{REFUSED}[an inner function]",),
     ),
     Mutant(

@@ -5,6 +5,7 @@ from tests.mutants.mutant import Mutant
 KEYS = "tests/integration/store/test_keys.py"
 UNIQUE = "tests/integration/dispatch/test_unique_and_keyed.py"
 MOVED = "turno/migrations/control/functions/key_moved.sql"
+PROMOTE = "turno/migrations/control/functions/promote.sql"
 FEW = "issue 17, point 6: at most the limit of a key run"
 NEXT = "issue 17, point 6: the next of a key is never forgotten"
 RATE = "issue 17, point 6: at most the rate of a key begin in a period"
@@ -24,8 +25,8 @@ MUTANTS = (
         "a key has no limit",
         FEW,
         MOVED,
-        "occupied >= next.key_limit OR ",
-        "",
+        "occupied >= CASE WHEN in_order",
+        "false AND occupied >= CASE WHEN in_order",
         (f"{KEYS}::test_so_many_of_a_key_run_at_once",),
     ),
     Mutant(
@@ -64,17 +65,17 @@ MUTANTS = (
     Mutant(
         "a key that a transaction holds delays the keys of other tenants",
         "promise 9: a tenant's failure affects only that tenant",
-        MOVED,
-        "FOR NO KEY UPDATE OF k SKIP LOCKED) AS locked",
-        "FOR NO KEY UPDATE OF k) AS locked",
+        PROMOTE,
+        "FOR NO KEY UPDATE OF k SKIP LOCKED) AS locked_keys",
+        "FOR NO KEY UPDATE OF k) AS locked_keys",
         (f"{KEYS}::test_locked_key_of_a_tenant_delays_no_tenant",),
     ),
     Mutant(
         "a promotion admits jobs of a key that another session admits",
         FEW,
-        MOVED,
-        "        FOR NO KEY UPDATE OF k SKIP LOCKED) AS locked",
-        "        ) AS locked",
+        PROMOTE,
+        "            FOR NO KEY UPDATE OF k SKIP LOCKED) AS locked_keys",
+        "            ) AS locked_keys",
         (f"{KEYS}::test_two_that_look_at_once_let_no_more_than_may_run",),
     ),
     Mutant(
@@ -97,8 +98,8 @@ MUTANTS = (
         "a ready job has no start in reserve",
         RATE,
         MOVED,
-        "to_start + started >= next.key_rate",
-        "started >= next.key_rate",
+        "to_start + started >= own.key_rate",
+        "started >= own.key_rate",
         (f"{KEYS}::test_a_job_that_was_let_run_has_its_start_in_reserve",),
     ),
     Mutant(
@@ -129,7 +130,7 @@ MUTANTS = (
         "SQL enqueues past a handler's keys",
         FEW,
         "turno/migrations/control/functions/enqueue.sql",
-        "IF own.keyed AND p_concurrency_keys IS NULL THEN",
+        "IF own.keyed AND concurrency_keys IS NULL THEN",
         "IF false THEN",
         (f"{UNIQUE}::test_sql_that_does_not_know_the_key_of_a_type_is_refused",),
     ),

@@ -17,9 +17,17 @@ MUTANTS = (
         "a change that is no transition is audited",
         "section 4: the audit of transitions",
         "turno/migrations/tenant/functions/job_changed.sql",
-        "IF NEW.status <> OLD.status AND NEW.worker IS NULL THEN",
-        "IF NEW.worker IS NULL THEN",
+        "IF NEW.status <> OLD.status THEN",
+        "IF true THEN",
         ("tests/integration/store/test_audit.py::test_a_statement_s_transitions_are_audited_and_nothing_else",),
+    ),
+    Mutant(
+        "the end of a brief job is no change of it",
+        "section 8: a stream ignores revisions that it has",
+        "turno/migrations/tenant/functions/jobs_finish.sql",
+        "revision = j.revision + (j.started_at IS NULL)::integer",
+        "revision = j.revision",
+        ("tests/integration/store/test_fencing.py::test_end_of_a_brief_job_is_one_revision",),
     ),
     Mutant(
         "a job that was shown as running is recorded as brief",
@@ -75,7 +83,7 @@ MUTANTS = (
     Mutant(
         "a poller's crashes count for ever",
         "section 6: attempts start again after a run that stayed healthy",
-        "turno/migrations/tenant/functions/job_fail.sql",
+        "turno/migrations/tenant/functions/attempt_end.sql",
         "SET errors = 0, crashes = 0 WHERE",
         "SET errors = 0 WHERE",
         (f"{TESTS}::test_a_poller_s_crashes_are_forgotten_when_it_is_well",),

@@ -190,9 +190,9 @@ MUTANTS = (
     Mutant(
         "a job handed back is blamed",
         CRASHES,
-        "turno/migrations/tenant/functions/job_fail.sql",
-        "PERFORM job_requeue(p_job, p_run_at, p_reason, NULL, 0, 0);",
-        "PERFORM job_requeue(p_job, p_run_at, p_reason, NULL, 1, 0);",
+        "turno/migrations/tenant/functions/attempt_end.sql",
+        "(p_outcome = 'error')::integer, 0);",
+        "1, 0);",
         (f"{FENCING}::test_every_claim_has_a_fresh_token_and_a_higher_attempt[by id]",),
     ),
     Mutant(

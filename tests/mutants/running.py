@@ -43,9 +43,9 @@ MUTANTS = (
     Mutant(
         "a plan made for a small table is kept for a large one",
         FEW,
-        "turno/migrations/tenant/functions/job_fail.sql",
-        f"p_reset_errors boolean) RETURNS text\n{DEFINER} SET enable_seqscan = off",
-        f"p_reset_errors boolean) RETURNS text\n{DEFINER}",
+        "turno/migrations/tenant/functions/attempt_end.sql",
+        f"p_doubt text) RETURNS text\n{DEFINER} SET enable_seqscan = off",
+        f"p_doubt text) RETURNS text\n{DEFINER}",
         (f"{LOOKUPS}::test_no_plan_made_for_a_small_table_outlives_it",),
     ),
     Mutant(
@@ -388,9 +388,9 @@ MUTANTS = (
     Mutant(
         "a poller's old errors count for ever",
         "section 6: attempts start again after a run that stayed healthy",
-        "turno/migrations/tenant/functions/job_fail.sql",
-        "    IF p_outcome = 'rescheduled' THEN\n",
-        "    IF false THEN\n",
+        "turno/migrations/tenant/functions/attempt_end.sql",
+        "crashes = 0 WHERE id = p_job AND errors + crashes > 0;",
+        "crashes = 0 WHERE false;",
         (f"{POOL}::test_a_poller_that_reschedules_itself_starts_with_no_errors",),
     ),
     Mutant(

@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "a job waits for ever in no list",
         "section 3: a job that waits for a person is parked by a doubt",
-        "turno/migrations/tenant/functions/job_fail.sql",
+        "turno/migrations/tenant/functions/attempt_end.sql",
         "IF p_run_at = 'infinity' AND NOT EXISTS",
         "IF false AND NOT EXISTS",
         ("tests/integration/store/test_limits_of_values.py::test_release_without_a_time_needs_a_doubt",),

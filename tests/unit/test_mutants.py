@@ -63,7 +63,7 @@ REQUESTED = {
     "transaction start": {
         "the start of the transaction is not compared",
         "a checkpoint is written outside its transaction",
-        "completion does not ask for its transaction",
+        "a batch is completed outside its transaction",
     },
     "connection refusal": {"a handler may commit", "a handler may roll back", "a handler may close its session"},
     "catalog grants": {"a handler may call an inner function", "a handler may write jobs", "the engine may read jobs"},

@@ -271,7 +271,7 @@ class BatchTransaction:
 
     def prove(self) -> None:
         """Raise HandlerMisuse if the handler has ended the transaction: then no record may be written."""
-        attempts.prove(self.connection, self._started, self._login.schema)
+        JobPipeline(self.connection, self._login.schema).finish(self._started, (), self.worker).exchange()
 
     def begin(self) -> None:
         """Open the present job's own transaction."""
@@ -301,9 +301,7 @@ class BatchTransaction:
 
     def _ending(self) -> JobPipeline:
         """Return a message that writes the ends, and so refuses a commit of another transaction than the executor's."""
-        if self._written < len(self.kept):
-            return self._pipeline().finish(self._started, self.kept[self._written :], self.worker)
-        return self._pipeline().prove(self._started)
+        return self._pipeline().finish(self._started, self.kept[self._written :], self.worker)
 
     def _begun(self, claims: Batch, pipeline: JobPipeline) -> None:
         self._open(pipeline, claims[0], monotonic())

@@ -116,8 +116,8 @@ MUTANTS = (
         "an event overtakes an earlier one with a failed job",
         ORDER,
         MOVED,
-        "AND d.key_position < first.key_position) THEN",
-        "AND false) THEN",
+        "AND d.key_position < next.key_position);",
+        "AND false);",
         (f"{ORDERED}::test_order_waits_for_a_failed_job_until_decided[_discarded]",),
     ),
     Mutant(

@@ -3,7 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 PARTS = "tests/capabilities/parts/test_parts.py"
-LOOK = "turno/migrations/control/functions/parts_look.sql"
+LOOK = "turno/migrations/control/functions/promote.sql"
 WAIT = "turno/migrations/tenant/functions/job_wait.sql"
 FAN_OUT = "turno/capabilities/parts/sql/tenant/functions/job_fan_out.sql"
 END = "turno/capabilities/parts/sql/tenant/functions/parts_end.sql"

@@ -361,10 +361,10 @@ def test_no_login_of_turno_s_own_is_a_host(example: ExampleInstallation, part: s
     }
     role = (known | own)[part]
     may = "SELECT has_function_privilege(%s, p.oid, 'EXECUTE') AS may FROM pg_proc p WHERE p.proname = ANY (%s)"
-    doors = ["enqueue", "enqueue_many", "enqueue_target"]
+    doors = ["enqueue", "enqueue_many"]
     inner = [] if part in {"api", "web"} else ["jobs_enqueue"]  # the API's own function
     found = example.rows(may, role, doors + inner)
-    assert len(found) == 3 + len(inner) * len(example.tenants)
+    assert len(found) == 2 + len(inner) * len(example.tenants)
     assert not any(row["may"] for row in found)
 
 

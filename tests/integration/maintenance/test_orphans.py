@@ -74,7 +74,7 @@ def held_by_its_tenant(example: ExampleInstallation, *claims: Claim) -> Iterator
             other = handler_session(example.logins, claim.login, application="test", kind=psycopg.Connection)
             stack.callback(other.close)
             other.execute("BEGIN")
-            other.execute("SELECT job_hold(%s, %s)", (claim.job_id, claim.token))
+            other.execute("SELECT claim_hold(%s, %s)", (claim.job_id, claim.token))
         yield
 
 

@@ -211,6 +211,17 @@ def test_shown_attempt_stays_one_until_its_end(example: ExampleInstallation, han
     assert row == {"outcome": "completed", "later": True}
 
 
+def test_end_of_a_brief_job_is_one_revision(example: ExampleInstallation, hands: Hands) -> None:
+    claim = hands.claim()
+    before = example.job(claim.job_id)["revision"]
+    session = hands.session(claim)
+    attempt_steps.begin(session)
+    attempt_steps.complete(session, claim, "{}")
+    psycopg.Connection.commit(session)
+    assert example.job(claim.job_id)["revision"] == before + 1
+    assert example.rows("SELECT FROM background_job_event_rows") == []
+
+
 @pytest.mark.parametrize("name", WRITES)
 def test_an_attempt_writes_nothing_after_its_job_ended(example: ExampleInstallation, hands: Hands, name: str) -> None:
     claim = hands.claim()

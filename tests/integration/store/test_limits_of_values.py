@@ -131,7 +131,10 @@ def item(**fields: Any) -> dict[str, Any]:
 
 def release_at(session: HandlerConnection, claim: Claim, run_at: str) -> None:
     with named_refusals():
-        session.execute("SELECT job_release(%s, %s, 'released', '', %s)", (claim.job_id, claim.token, run_at))
+        session.execute(
+            "SELECT attempt_end(%s, %s, 'released', '', NULL, %s, NULL, false, NULL)",
+            (claim.job_id, claim.token, run_at),
+        )
 
 
 @pytest.mark.parametrize("case", WRITTEN)

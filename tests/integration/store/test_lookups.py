@@ -103,8 +103,8 @@ def test_life_of_a_job_reads_no_more_beside_many_jobs(
     assert beside_many < by_itself + OTHERS / 4
 
 
-# These read whole lists, and are rare; the last two read no table.
-SWEEPS = {"schedule_repair", "job_repair", "job_purge", "event_purge", "assert_transaction", "outcome_of"}
+# These read whole lists, and are rare; the last reads no table.
+SWEEPS = {"schedule_repair", "job_repair", "job_purge", "event_purge", "outcome_of"}
 # The engine's that name tickets, or take the first of a list of them.
 OF_TICKETS = {
     "claim", "claim_job", "claim_message", "held", "mark_published", "move_unserved", "orphans",

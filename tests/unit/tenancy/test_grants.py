@@ -19,7 +19,7 @@ def test_the_page_is_the_matrix() -> None:
 
 
 def test_unnamed_object_has_no_grant() -> None:
-    assert rights(TENANT, Kind.FUNCTION, "claim_hold") == set()
+    assert rights(TENANT, Kind.FUNCTION, "job_end") == set()
     assert rights(CONTROL, Kind.FUNCTION, "anything") == set()
     assert rights(CONTROL, Kind.TABLE, "anything") == set()
     assert rights(TENANT, Kind.IDENTITY, "invoices_id_seq") == set()

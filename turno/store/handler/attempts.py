@@ -14,15 +14,9 @@ from turno.jobs.job import Claim
 from turno.jobs.new_job import Enqueued, NewJob, as_json
 from turno.jobs.outcome import AwaitReview, Cancel, Decision, Fail, Release, Retry
 from turno.store.handler.pipeline import keys
-from turno.store.statements import named_refusals, qualified, row_of, under_claim, value_of
+from turno.store.statements import qualified, under_claim, value_of
 
 Session = psycopg.Connection[Any]
-
-
-def prove(session: Session, transaction: str, schema: str) -> None:
-    """Raise HandlerMisuse if the open transaction does not have this start."""
-    with named_refusals():
-        row_of(session, qualified("SELECT {}.assert_transaction(%s)", schema), (transaction,))
 
 
 def start(session: Session, claim: Claim, worker: str, began: datetime) -> None:
@@ -35,20 +29,19 @@ def end(session: Session, claim: Claim, decision: Decision, *, reset_errors: boo
 
     With `reset_errors` the earlier errors no longer count.
     """
+    ending: tuple[Any, ...]
     match decision:
         case Retry(delay, error):
-            retry_in = timedelta(seconds=delay)
-            status = under_claim(session, claim, "job_fail", "an attempt failed", Jsonb(error), retry_in, reset_errors)
+            ending = "error", "an attempt failed", Jsonb(error), None, timedelta(seconds=delay), reset_errors, None
         case Fail(cause, error):
-            status = under_claim(session, claim, "job_fail", cause, Jsonb(error), None, reset_errors)
+            ending = "error", cause, Jsonb(error), None, None, reset_errors, None
         case Release(run_at, outcome, reason):
-            status = under_claim(session, claim, "job_release", outcome, reason, run_at)
+            ending = outcome, reason, None, run_at, None, False, None
         case AwaitReview(doubt, reason, error):
-            status = under_claim(session, claim, "job_await_review", doubt, reason, Jsonb(error))
+            ending = "released", reason, Jsonb(error), None, None, False, doubt
         case Cancel(reason):
-            under_claim(session, claim, "job_end_cancelled", reason)
-            status = ("cancelled",)
-    return str(status[0])
+            ending = "cancelled", reason, None, None, None, False, None
+    return str(under_claim(session, claim, "attempt_end", *ending)[0])
 
 
 def progress(session: Session, claim: Claim, done: int, total: int, message: str | None) -> bool:
@@ -68,12 +61,13 @@ def checkpoint(session: Session, claim: Claim, state: Any) -> bool:
 
 def hold(session: Session, claim: Claim) -> bool:
     """Prove, in the handler's transaction, that it may be committed; returns whether to stop."""
-    return bool(under_claim(session, claim, "job_hold")[0])
+    return bool(under_claim(session, claim, "claim_hold")[0])
 
 
 def cancel_requested(session: Session, claim: Claim) -> bool:
     """Return whether a user cancelled the job."""
-    return bool(value_of(session, qualified("SELECT {}.job_cancel_requested(%s)", claim.login.schema), claim.job_id))
+    statement: LiteralString = "SELECT cancel_requested_at IS NOT NULL FROM {}.background_jobs WHERE id = %s"
+    return bool(value_of(session, qualified(statement, claim.login.schema), claim.job_id))
 
 
 def enqueue_child(session: Session, claim: Claim, new: NewJob) -> Enqueued:

@@ -157,13 +157,11 @@ class JobPipeline(Pipeline):
         self._last = self.add("SELECT transaction_timestamp()")
         return self
 
-    def prove(self, transaction: str) -> Self:
-        """Raise HandlerMisuse unless the transaction has this start."""
-        self.add(qualified("SELECT {}.assert_transaction($1)", self._schema), (transaction,))
-        return self
-
     def finish(self, transaction: str, results: Sequence[Result], worker: str) -> Self:
-        """Complete all of these jobs or none, in the transaction with this start only."""
+        """Complete all of these jobs or none; raise HandlerMisuse in a transaction with another start.
+
+        Without jobs it only checks the transaction.
+        """
         parameters = (
             transaction,
             *keys([one.claim for one in results]),

@@ -53,11 +53,11 @@ _CONTROL = Matrix(
         (
             *names("enqueue uuid_v7 error_group due_state operator_act"),
             # Called by `claim`, `claim_job` and `promote` alone, which have pinned the path.
-            *names("due_of_each let_run parts_look tenant_capacity type_capacity worker_hold"),
+            *names("due_of_each tenant_capacity type_capacity"),
             # Called by the functions above, and by the trigger `key_moved`, which has pinned the path.
-            *names("key_admit key_look key_next keys_look"),
+            *names("key_admit key_look"),
             # Called by `enqueue`, `enqueue_many` and `publish` alone.
-            *names("enqueue_target tenant_for_caller hint_at_commit not_enqueued backend_now caller_may_use"),
+            *names("tenant_for_caller hint_at_commit not_enqueued"),
             # Called by statements of the operator and by functions that have pinned the path.
             *names("outcome_bounds outcomes_read wait_at is_end"),
         )
@@ -74,9 +74,8 @@ _CONTROL = Matrix(
 _TENANT = Matrix(
     usage=roles("handler api report engine web control"),
     functions=callers(
-        handler="job_start job_progress job_items job_checkpoint jobs_fetch jobs_finish assert_transaction jobs_held"
-        " claims_lost job_fail job_release job_end_cancelled job_cancel_requested job_hold job_await_review"
-        " job_enqueue_child",
+        handler="job_start job_progress job_items job_checkpoint jobs_fetch jobs_finish jobs_held claims_lost"
+        " attempt_end claim_hold job_enqueue_child",
         api="jobs_enqueue job_cancel jobs_command job_lacks outcome_of job_retry notification_read",
         # The web's role calls it without SET ROLE; control owns `turno.enqueue_many`, by which hosts enqueue.
         web="jobs_enqueue",
@@ -104,7 +103,7 @@ _TENANT = Matrix(
     invokers=frozenset(
         names(
             "shortened key_holder child_jobs claimed_job session_gone assert_few_open unfinished job_wake jobs_await"
-            " progress_begin outcome_of has_items counted_by item_error"
+            " progress_begin outcome_of has_items item_error"
         )
     ),
     others={

@@ -1,5 +1,6 @@
 -- The backend of a tenant's next job: its own, or the canary's if the digest of its slug is within the percentage, or
--- that of all tenants, or p_default, which is the setting QUEUE_BACKEND.
+-- that of all tenants, or p_default, which is the setting QUEUE_BACKEND; without p_default that of a living worker, residents
+-- first.
 CREATE OR REPLACE FUNCTION backend_for(p_tenant integer, p_default text) RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
 BEGIN ATOMIC
@@ -9,7 +10,10 @@ BEGIN ATOMIC
                       (SELECT value::integer FROM settings WHERE name = 'queue_canary_percent')
              THEN (SELECT value FROM settings WHERE name = 'queue_canary_backend') END,
         (SELECT value FROM settings WHERE name = 'queue_backend'),
-        p_default)
+        p_default,
+        (SELECT w.backend FROM workers w WHERE w.alive_at > clock_timestamp() - interval '2 minutes'
+         ORDER BY w.backend = 'exec', w.alive_at DESC LIMIT 1),
+        'exec')
     FROM tenants n CROSS JOIN LATERAL sha256(convert_to(n.slug, 'UTF8')) AS digest
     WHERE n.id = p_tenant;
 END;

@@ -23,13 +23,6 @@ BEGIN
     RETURN at_most - (SELECT count(*) FROM tickets WHERE state = 'running' AND type = p_type);
 END $$;
 
--- A worker without a row claims nothing; KEY SHARE blocks prune_workers, not the heartbeat.
-CREATE OR REPLACE FUNCTION worker_hold(p_worker uuid) RETURNS boolean LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM FROM workers WHERE id = p_worker FOR KEY SHARE;
-    RETURN FOUND;
-END $$;
-
 -- Claim tickets for up to p_slots children. A slot is a batch of one tenant and type, of at most the type's p_sizes tickets.
 -- Tenants take turns from p_from on; a turn is `weight` slots, and p_used slots of the first tenant's turn are already used.
 -- Within a tenant the highest priority goes first, then the oldest ticket; with p_oldest the oldest of all priorities.
@@ -67,7 +60,9 @@ DECLARE
 BEGIN
     -- A server crash may undo a claim: the worker's sessions end with the server, so no job of it runs on.
     PERFORM set_config('synchronous_commit', 'off', true);
-    IF NOT worker_hold(p_worker) THEN
+    -- A worker without a row claims nothing; KEY SHARE blocks prune_workers, not the heartbeat.
+    PERFORM FROM workers WHERE id = p_worker FOR KEY SHARE;
+    IF NOT FOUND THEN
         RETURN;
     END IF;
 

@@ -8,8 +8,8 @@ BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
     SELECT t.* INTO named FROM tickets t
     JOIN unnest(p_types, p_versions) AS known (type, version) USING (type, version)
-    WHERE t.job_id = p_job;
-    IF NOT FOUND OR NOT worker_hold(p_worker) THEN
+    WHERE t.job_id = p_job AND EXISTS (SELECT FROM workers w WHERE w.id = p_worker FOR KEY SHARE);
+    IF NOT FOUND THEN
         RETURN;
     END IF;
     -- Unlike `claim` it waits for a capped row: there is no other ticket to take instead. It holds nothing

@@ -15,74 +15,24 @@ BEGIN
         run_in) AS e;
 END $$;
 
--- The fields that the jobs of one call share, and the schema that they go to. Raises if an argument is invalid or not allowed:
--- as strict as POST, except about the fields of payloads. The callers have pinned search_path.
-CREATE OR REPLACE FUNCTION enqueue_target(
-    p_tenant text, p_type text, p_priority text, p_keys text[], p_unique_for interval, p_unique_while text, p_queue text,
-    p_concurrency_keys text[],
-    OUT schema text, OUT job new_job, OUT pending_limit integer)
-LANGUAGE plpgsql AS $$
-#variable_conflict use_column
-DECLARE
-    own record;
-BEGIN
-    SELECT a.schema, a.backend INTO schema, job.backend FROM tenant_for_caller(p_tenant) AS a;
-    SELECT h.version, h.queue::text AS queue, h.max_attempts, h.pending_limit, h.other_queues, h.keyed
-    INTO own FROM handlers h WHERE h.type = p_type;
-    IF NOT FOUND THEN
-        PERFORM not_enqueued('TU011', format('no handler has the type %L', left(p_type, 60)),
-            format('known are: %s; `turno db migrate` and every worker tell the database what TURNO_HANDLERS names',
-                   coalesce((SELECT string_agg(h.type, ', ' ORDER BY h.type) FROM handlers h), 'none')));
-    END IF;
-    job.priority := array_position('{urgent,normal,low}'::text[], p_priority) - 1;
-    IF job.priority IS NULL THEN
-        PERFORM not_enqueued('TU012', format('priority %L is none', left(p_priority, 60)), 'say urgent, normal or low');
-    END IF;
-    IF p_unique_for <= interval '0' OR p_unique_for > interval '366 days' THEN
-        PERFORM not_enqueued('TU012', format('unique_for %L is too short or too long', p_unique_for),
-                             'say a time above 0 of at most a year');
-    END IF;
-    IF p_unique_while NOT IN ('open', 'for ever') OR p_unique_while IS NOT NULL AND p_unique_for IS NOT NULL THEN
-        PERFORM not_enqueued('TU012', format('unique_while %L is none, or comes with unique_for', left(p_unique_while, 60)),
-                             'say open, or for ever, or leave it to unique_for');
-    END IF;
-    IF p_queue <> own.queue AND p_queue <> ALL (own.other_queues) THEN
-        PERFORM not_enqueued('TU012', format('jobs of type %L do not wait in the queue %L', p_type, left(p_queue, 63)),
-                             format('say one of: %s', array_to_string(own.queue || own.other_queues, ', ')));
-    END IF;
-    IF own.keyed AND p_concurrency_keys IS NULL THEN
-        PERFORM not_enqueued('TU012', format('a job of type %L takes turns with others of its concurrency_key', p_type),
-                             'name it as the handler would, or an empty one if this job has none');
-    END IF;
-    IF EXISTS (SELECT FROM unnest(p_concurrency_keys) AS k WHERE octet_length(k) > 255) THEN
-        PERFORM not_enqueued('TU012', 'a concurrency_key has at most 255 bytes', 'choose another key');
-    END IF;
-    IF p_keys IS NOT NULL AND EXISTS (SELECT FROM unnest(p_keys) AS k WHERE k COLLATE "C" !~ '^[!-~]{1,255}$') THEN
-        PERFORM not_enqueued('TU012', 'a key has 1 to 255 letters, digits and signs of ASCII, without spaces',
-                             'choose another key');
-    END IF;
-    job.type := p_type;
-    job.version := own.version;
-    job.queue := coalesce(p_queue, own.queue);
-    job.max_attempts := own.max_attempts;
-    job.unique_for := p_unique_for;
-    job.unique_while := p_unique_while;
-    pending_limit := own.pending_limit;
-END $$;
-
--- The schema and the backend for jobs of a tenant, if the caller may use them. The callers have pinned search_path.
+-- The schema and the backend for jobs of a tenant, if the caller may use the tenant's schema of the application: a role
+-- without access to a customer's tables enqueues no job there. The caller is the login, or its role after SET ROLE; SQL can
+-- forge neither. The callers have pinned search_path.
 CREATE OR REPLACE FUNCTION tenant_for_caller(p_tenant text, OUT schema text, OUT backend text) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
     own record;
 BEGIN
-    SELECT n.slug, n.schema, n.adopted_schema, backend_now(n.id) AS backend
+    SELECT n.slug, n.schema, n.adopted_schema, backend_for(n.id, NULL) AS backend
     INTO own FROM tenants n WHERE n.slug = p_tenant AND n.state = 'active';
     IF NOT FOUND THEN
         PERFORM not_enqueued('TU010', format('no active tenant is called %L', left(p_tenant, 60)),
                              'make it by `turno tenant add`, or see `turno tenant list`');
     END IF;
-    IF own.adopted_schema IS NOT NULL AND NOT caller_may_use(own.adopted_schema) THEN
+    IF own.adopted_schema IS NOT NULL AND NOT EXISTS (
+        SELECT FROM pg_catalog.pg_namespace n CROSS JOIN unnest(ARRAY[session_user, nullif(current_setting('role'), 'none')]::name[])
+            AS caller (name)
+        WHERE n.nspname = own.adopted_schema::name AND has_schema_privilege(caller.name, n.oid, 'USAGE')) THEN
         PERFORM not_enqueued('42501', format('%s may not use the schema %s', session_user, own.adopted_schema),
                              format('GRANT USAGE ON SCHEMA %I to who asks for jobs of %s', own.adopted_schema, own.slug));
     END IF;
@@ -107,24 +57,9 @@ BEGIN
     END IF;
 END $$;
 
--- Whether the caller may use a schema of the application: a role without access to a customer's tables enqueues no job there.
--- The caller is the login, or its role after SET ROLE; SQL can forge neither.
-CREATE OR REPLACE FUNCTION caller_may_use(p_schema text) RETURNS boolean LANGUAGE sql STABLE
-RETURN (SELECT has_schema_privilege(session_user, n.oid, 'USAGE')
-               OR has_schema_privilege(coalesce(nullif(current_setting('role'), 'none'), session_user)::name, n.oid, 'USAGE')
-        FROM pg_catalog.pg_namespace n WHERE n.nspname = p_schema::name) IS TRUE;
-
--- The backend of a tenant's next job according to the database: the run-time setting, else the backend of a living worker,
--- residents first.
-CREATE OR REPLACE FUNCTION backend_now(p_tenant integer) RETURNS text LANGUAGE sql STABLE
-BEGIN ATOMIC
-    SELECT backend_for(p_tenant, coalesce(
-        (SELECT w.backend FROM workers w WHERE w.alive_at > clock_timestamp() - interval '2 minutes'
-         ORDER BY w.backend = 'exec', w.alive_at DESC LIMIT 1), 'exec'));
-END;
-
 -- Enqueue many jobs of one type in the caller's transaction, all or none: payloads are an array of JSON, with as many keys
--- or none. Answers in their order.
+-- or none. Answers in their order. Raises if an argument is invalid or not allowed: as strict as POST, except about the fields
+-- of payloads.
 CREATE OR REPLACE FUNCTION enqueue_many(
     tenant text, type text, payloads jsonb, run_at timestamptz DEFAULT NULL, priority text DEFAULT 'normal',
     keys text[] DEFAULT NULL, unique_for interval DEFAULT NULL, user_id text DEFAULT NULL,
@@ -135,7 +70,8 @@ LANGUAGE plpgsql SECURITY DEFINER
 SET search_path FROM CURRENT SET jit = off SET enable_seqscan = off SET row_security = on AS $$
 #variable_conflict use_variable
 DECLARE
-    target record;
+    schema text;
+    own record;
     job new_job;
     jobs new_job[] := '{}';
     amount integer;
@@ -150,14 +86,52 @@ BEGIN
         PERFORM not_enqueued('TU012', 'run_at and run_in are both given', 'give one of them');
     END IF;
     amount := jsonb_array_length(payloads);
-    target := enqueue_target(tenant, type, priority, keys, unique_for, unique_while, queue, concurrency_keys);
+    SELECT a.schema, a.backend INTO schema, job.backend FROM tenant_for_caller(tenant) AS a;
+    SELECT h.version, h.queue::text AS queue, h.max_attempts, h.pending_limit, h.other_queues, h.keyed
+    INTO own FROM handlers h WHERE h.type = enqueue_many.type;
+    IF NOT FOUND THEN
+        PERFORM not_enqueued('TU011', format('no handler has the type %L', left(type, 60)),
+            format('known are: %s; `turno db migrate` and every worker tell the database what TURNO_HANDLERS names',
+                   coalesce((SELECT string_agg(h.type, ', ' ORDER BY h.type) FROM handlers h), 'none')));
+    END IF;
+    job.priority := array_position('{urgent,normal,low}'::text[], priority) - 1;
+    IF job.priority IS NULL THEN
+        PERFORM not_enqueued('TU012', format('priority %L is none', left(priority, 60)), 'say urgent, normal or low');
+    END IF;
+    IF unique_for <= interval '0' OR unique_for > interval '366 days' THEN
+        PERFORM not_enqueued('TU012', format('unique_for %L is too short or too long', unique_for),
+                             'say a time above 0 of at most a year');
+    END IF;
+    IF unique_while NOT IN ('open', 'for ever') OR unique_while IS NOT NULL AND unique_for IS NOT NULL THEN
+        PERFORM not_enqueued('TU012', format('unique_while %L is none, or comes with unique_for', left(unique_while, 60)),
+                             'say open, or for ever, or leave it to unique_for');
+    END IF;
+    IF queue <> own.queue AND queue <> ALL (own.other_queues) THEN
+        PERFORM not_enqueued('TU012', format('jobs of type %L do not wait in the queue %L', type, left(queue, 63)),
+                             format('say one of: %s', array_to_string(own.queue || own.other_queues, ', ')));
+    END IF;
+    IF own.keyed AND concurrency_keys IS NULL THEN
+        PERFORM not_enqueued('TU012', format('a job of type %L takes turns with others of its concurrency_key', type),
+                             'name it as the handler would, or an empty one if this job has none');
+    END IF;
+    IF EXISTS (SELECT FROM unnest(concurrency_keys) AS k WHERE octet_length(k) > 255) THEN
+        PERFORM not_enqueued('TU012', 'a concurrency_key has at most 255 bytes', 'choose another key');
+    END IF;
+    IF keys IS NOT NULL AND EXISTS (SELECT FROM unnest(keys) AS k WHERE k COLLATE "C" !~ '^[!-~]{1,255}$') THEN
+        PERFORM not_enqueued('TU012', 'a key has 1 to 255 letters, digits and signs of ASCII, without spaces',
+                             'choose another key');
+    END IF;
     IF cardinality(keys) <> amount OR cardinality(concurrency_keys) <> amount THEN
         PERFORM not_enqueued('TU012', format('%s keys for %s payloads', coalesce(nullif(cardinality(keys), amount),
                                              cardinality(concurrency_keys)), amount),
                              'give each payload its key, or none a key');
     END IF;
-    job := target.job;
-    job.version := coalesce(version, job.version);
+    job.type := type;
+    job.version := coalesce(version, own.version);
+    job.queue := coalesce(queue, own.queue);
+    job.max_attempts := own.max_attempts;
+    job.unique_for := unique_for;
+    job.unique_while := unique_while;
     job.user_id := coalesce(user_id, 'application');
     job.run_at := run_at;
     job.run_in := run_in;
@@ -168,8 +142,8 @@ BEGIN
         job.concurrency_key := concurrency_keys[i];
         jobs := jobs || job;
     END LOOP;
-    FOR made IN EXECUTE format('SELECT job_id, verdict, n FROM %I.jobs_enqueue($1, NULL, $2, NULL, true)', target.schema)
-        USING jobs, CASE WHEN user_id IS NOT NULL THEN target.pending_limit END
+    FOR made IN EXECUTE format('SELECT job_id, verdict, n FROM %I.jobs_enqueue($1, NULL, $2, NULL, true)', schema)
+        USING jobs, CASE WHEN user_id IS NOT NULL THEN own.pending_limit END
     LOOP
         job_id := made.job_id;
         is_new := made.verdict = 'accepted';
@@ -179,7 +153,7 @@ BEGIN
                                                      job_id), 'a new request needs a new key');
             WHEN 'quota' THEN
                 PERFORM not_enqueued('TU014', format('user %L would have more than %s jobs open', left(user_id, 60),
-                                                     target.pending_limit),
+                                                     own.pending_limit),
                                      'let one end, cancel one, or raise pending_jobs_per_user of TURNO_LIMITS');
             WHEN 'run_at' THEN
                 PERFORM not_enqueued('TU012', format('run_at %L is too far away', run_at),

@@ -1,9 +1,13 @@
 -- A ticket with a key has changed its state or was deleted. A start counts against the rate of the key; a ticket that frees a
--- slot of the key admits the next job in the same transaction, as does a deleted ticket of an order in any state.
+-- slot of the key admits the next job in the same transaction, as does a deleted ticket of an order in any state, or a dead
+-- letter that was replayed or discarded.
 CREATE OR REPLACE FUNCTION key_moved() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 BEGIN
-    IF TG_OP = 'UPDATE' THEN
+    IF TG_TABLE_NAME = 'dead_letters' THEN
+        PERFORM key_look(NEW.tenant_id, NEW.concurrency_key);
+        RETURN NULL;
+    ELSIF TG_OP = 'UPDATE' THEN
         IF NEW.state = 'running' AND OLD.state <> 'running' THEN
             INSERT INTO key_looks (tenant_id, key, at, start)
             SELECT NEW.tenant_id, NEW.concurrency_key, clock_timestamp() + make_interval(secs => h.key_period), true
@@ -37,7 +41,9 @@ END $$;
 
 -- Make as many waiting jobs of a key ready as its limit and rate allow; returns how many. The caller has locked the key's row.
 -- Ready and running tickets count against the limit, so a crash cannot leave a slot occupied; each ready ticket also reserves
--- a start of the rate.
+-- a start of the rate. The next job is the one of the highest priority, then the oldest. Of jobs in an order it is the first of
+-- all states: no job follows a job that waits for its retry, or that failed for good until its dead letter is replayed or
+-- discarded.
 CREATE OR REPLACE FUNCTION key_admit(p_tenant integer, p_key text) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     admitted bigint := 0;
@@ -45,6 +51,8 @@ DECLARE
     to_start bigint;
     started bigint;
     next record;
+    in_order boolean;
+    own handlers;
 BEGIN
     DELETE FROM key_looks k WHERE k.tenant_id = p_tenant AND k.key = p_key AND k.at <= clock_timestamp();
     SELECT count(*), count(*) FILTER (WHERE t.state = 'ready') INTO occupied, to_start
@@ -52,11 +60,27 @@ BEGIN
     SELECT count(*) INTO started FROM key_looks k
     WHERE k.tenant_id = p_tenant AND k.key = p_key AND k.at > clock_timestamp() AND k.start;
     LOOP
-        SELECT w.job_id, h.key_rate,
-               CASE WHEN w.in_order THEN 1
-                    WHEN h.key_rate IS NULL THEN coalesce(h.key_limit, 1) ELSE h.key_limit END AS key_limit INTO next
-        FROM key_next(p_tenant, p_key) AS w LEFT JOIN handlers h ON h.type = w.type;
-        EXIT WHEN NOT FOUND OR occupied >= next.key_limit OR to_start + started >= next.key_rate;
+        SELECT t.job_id, t.type, t.state, t.key_position INTO next FROM tickets t
+        WHERE t.tenant_id = p_tenant AND t.concurrency_key = p_key AND t.key_position IS NOT NULL
+        ORDER BY t.key_position, t.job_id LIMIT 1;
+        in_order := FOUND;
+        IF NOT in_order THEN
+            SELECT w.* INTO next FROM unnest('{0,1,2}'::smallint[]) AS b (band) CROSS JOIN LATERAL (
+                SELECT t.job_id, t.type, t.state, t.key_position FROM tickets t
+                WHERE t.tenant_id = p_tenant AND t.concurrency_key = p_key AND t.state = 'waiting' AND t.priority = b.band
+                ORDER BY t.run_at, t.job_id LIMIT 1) AS w
+            ORDER BY b.band LIMIT 1;
+            EXIT WHEN NOT FOUND;
+        END IF;
+        EXIT WHEN next.state <> 'waiting';
+        EXIT WHEN in_order AND EXISTS (
+            SELECT FROM dead_letters d
+            WHERE d.tenant_id = p_tenant AND d.concurrency_key = p_key AND d.closed_at IS NULL
+              AND d.key_position < next.key_position);
+        SELECT * INTO own FROM handlers h WHERE h.type = next.type;
+        EXIT WHEN occupied >= CASE WHEN in_order THEN 1
+                                   WHEN own.key_rate IS NULL THEN coalesce(own.key_limit, 1) ELSE own.key_limit END
+               OR to_start + started >= own.key_rate;
         PERFORM FROM tickets t WHERE t.job_id = next.job_id AND t.state = 'waiting' FOR NO KEY UPDATE SKIP LOCKED;
         IF NOT FOUND THEN  -- another session is changing the ticket
             INSERT INTO key_looks (tenant_id, key, at, start) VALUES (p_tenant, p_key, clock_timestamp(), false);
@@ -69,45 +93,3 @@ BEGIN
     END LOOP;
     RETURN admitted;
 END $$;
-
--- The next waiting job of a key: the highest priority, then the oldest. Of jobs in an order only the first one of all states:
--- no job follows a job that waits for its retry, or that failed for good until its dead letter is replayed or discarded.
-CREATE OR REPLACE FUNCTION key_next(p_tenant integer, p_key text)
-RETURNS TABLE (job_id uuid, type text, in_order boolean) LANGUAGE plpgsql AS $$
-DECLARE
-    first record;
-BEGIN
-    SELECT t.job_id, t.type, t.state, t.key_position INTO first FROM tickets t
-    WHERE t.tenant_id = p_tenant AND t.concurrency_key = p_key AND t.key_position IS NOT NULL
-    ORDER BY t.key_position, t.job_id LIMIT 1;
-    IF NOT FOUND THEN
-        RETURN QUERY
-        SELECT w.job_id, w.type::text, false FROM unnest('{0,1,2}'::smallint[]) AS b (band) CROSS JOIN LATERAL (
-            SELECT t.job_id, t.type FROM tickets t
-            WHERE t.tenant_id = p_tenant AND t.concurrency_key = p_key AND t.state = 'waiting' AND t.priority = b.band
-            ORDER BY t.run_at, t.job_id LIMIT 1) AS w
-        ORDER BY b.band LIMIT 1;
-    ELSIF first.state = 'waiting' AND NOT EXISTS (
-        SELECT FROM dead_letters d
-        WHERE d.tenant_id = p_tenant AND d.concurrency_key = p_key AND d.closed_at IS NULL
-          AND d.key_position < first.key_position) THEN
-        RETURN QUERY SELECT first.job_id, first.type::text, true;
-    END IF;
-END $$;
-
--- A dead letter was replayed or discarded: admit the next job of its order.
-CREATE OR REPLACE FUNCTION key_unblocked() RETURNS trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
-BEGIN
-    PERFORM key_look(NEW.tenant_id, NEW.concurrency_key);
-    RETURN NULL;
-END $$;
-
--- Admit jobs of the keys that are due, up to p_limit rows; returns how many jobs became ready. Keys that another transaction
--- has locked stay due.
-CREATE OR REPLACE FUNCTION keys_look(p_limit integer) RETURNS bigint LANGUAGE sql
-RETURN (SELECT coalesce(sum(key_admit(due.tenant_id, due.key)), 0)::bigint FROM (
-    SELECT DISTINCT locked.tenant_id, locked.key FROM (
-        SELECT l.tenant_id, l.key FROM key_looks l JOIN key_locks k ON k.tenant_id = l.tenant_id AND k.key = l.key
-        WHERE l.at <= clock_timestamp() ORDER BY l.at LIMIT p_limit
-        FOR NO KEY UPDATE OF k SKIP LOCKED) AS locked) AS due);

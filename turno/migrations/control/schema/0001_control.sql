@@ -424,7 +424,7 @@ CREATE TRIGGER key_left AFTER DELETE ON tickets FOR EACH ROW
     WHEN (OLD.concurrency_key IS NOT NULL) EXECUTE FUNCTION key_moved();
 CREATE TRIGGER key_unblocked AFTER UPDATE OF closed_at ON dead_letters FOR EACH ROW
     WHEN (NEW.key_position IS NOT NULL AND OLD.closed_at IS NULL AND NEW.closed_at IS NOT NULL)
-    EXECUTE FUNCTION key_unblocked();
+    EXECUTE FUNCTION key_moved();
 CREATE TRIGGER part_left AFTER DELETE ON tickets FOR EACH ROW
     WHEN (OLD.awaited_by IS NOT NULL) EXECUTE FUNCTION part_left();
 CREATE TRIGGER count AFTER INSERT OR UPDATE OF closed_at OR DELETE ON dead_letters

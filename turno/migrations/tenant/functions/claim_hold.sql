@@ -1,7 +1,9 @@
 -- Hold the claim until the transaction ends, or raise: a worker that lost it writes nothing. Of an attempt that is shown as
--- running the token serves the session that works on it, and any other only after that session has ended.
-CREATE OR REPLACE FUNCTION claim_hold(p_job uuid, p_token uuid) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+-- running the token serves the session that works on it, and any other only after that session has ended. The commit is
+-- flushed to disk before it returns, independent of the handler's settings: effects outside rely on it. Returns whether a
+-- cancellation of the job was requested.
+CREATE OR REPLACE FUNCTION claim_hold(p_job uuid, p_token uuid) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
     shown background_job_attempt_rows;
 BEGIN
@@ -18,23 +20,9 @@ BEGIN
             backend_start = (SELECT s.backend_start FROM pg_stat_get_activity(pg_backend_pid()) AS s)
         WHERE job_id = p_job AND attempt = shown.attempt;
     END IF;
-    PERFORM commit_durably();
+    PERFORM set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') IN ('off', 'local');
+    RETURN (SELECT cancel_requested_at IS NOT NULL FROM background_jobs WHERE id = p_job);
 END $$;
-
--- The work so far may be committed: it is this attempt's, in its own transaction. Returns whether to stop.
-CREATE OR REPLACE FUNCTION job_hold(p_job uuid, p_token uuid) RETURNS boolean
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
-BEGIN
-    PERFORM claim_hold(p_job, p_token);
-    RETURN job_cancel_requested(p_job);
-END $$;
-
--- Whether a cancellation of this job was requested.
-CREATE OR REPLACE FUNCTION job_cancel_requested(p_job uuid) RETURNS boolean
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
-BEGIN ATOMIC
-    SELECT cancel_requested_at IS NOT NULL FROM background_jobs WHERE id = p_job;
-END;
 
 -- Raises unless the session that works on an attempt has ended; waits 15 seconds for that. A network without answers ends a
 -- session after 12.
@@ -48,28 +36,6 @@ BEGIN
         END IF;
         PERFORM pg_sleep(0.02), pg_stat_clear_snapshot();
     END LOOP;
-END $$;
-
--- The commit of a piece of work, an intent or an end is flushed to disk before it returns, independent of the handler's
--- settings: effects outside rely on it. Local to the transaction, so it holds at its COMMIT.
-CREATE OR REPLACE FUNCTION commit_durably() RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-BEGIN
-    IF current_setting('synchronous_commit') IN ('off', 'local') THEN
-        PERFORM set_config('synchronous_commit', 'on', true);
-    END IF;
-END $$;
-
--- Before a commit of the executor: raises in any transaction that the executor did not begin. SQL of a handler cannot
--- choose the start of a transaction, so this detects a COMMIT or ROLLBACK by the handler.
-CREATE OR REPLACE FUNCTION assert_transaction(p_started timestamptz) RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
-BEGIN
-    IF p_started IS DISTINCT FROM transaction_timestamp() THEN
-        RAISE EXCEPTION 'the handler ended the job''s transaction itself; leave commit and rollback to the executor'
-            USING ERRCODE = 'TU002';
-    END IF;
-    PERFORM commit_durably();
 END $$;
 
 -- Which of these claims are still held; they stay so until the transaction ends. Waits for a commit under way that may

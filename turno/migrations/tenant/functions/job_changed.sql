@@ -3,7 +3,7 @@ CREATE OR REPLACE FUNCTION job_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     NEW.revision := OLD.revision + 1;
-    IF NEW.status <> OLD.status AND NEW.worker IS NULL THEN
+    IF NEW.status <> OLD.status THEN
         INSERT INTO background_job_event_rows (job_id, old_status, new_status, attempt, reason)
         VALUES (NEW.id, OLD.status, NEW.status, NEW.attempt, NEW.reason);
     END IF;

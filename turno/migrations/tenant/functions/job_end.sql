@@ -3,7 +3,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     job background_jobs;
     items background_job_progress;
-    own_items background_job_progress;  -- NULL if the job that waits for this job counts them
+    own_items background_job_progress;  -- NULL if the job that waits for this job counts them: it has a total
     outcome text;
 BEGIN
     UPDATE background_jobs
@@ -17,7 +17,8 @@ BEGIN
     END IF;
     SELECT * INTO items FROM background_job_progress p WHERE p.job_id = p_job;
     SELECT p.* INTO own_items FROM background_job_progress p
-    WHERE p.job_id = p_job AND has_items(p_job) AND NOT counted_by(job.awaited_by);
+    WHERE p.job_id = p_job AND has_items(p_job)
+      AND NOT EXISTS (SELECT FROM background_job_progress_rows w WHERE w.job_id = job.awaited_by AND w.total > 0);
     outcome := outcome_of(p_status, items.done, items.failed);
     IF p_status = 'failed' THEN
         INSERT INTO background_jobs_dead_letter (job_id, type, version, user_id, payload, cause, error, attempts)

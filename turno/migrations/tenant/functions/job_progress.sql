@@ -29,11 +29,11 @@ END $$;
 CREATE OR REPLACE FUNCTION job_items(p_job uuid, p_token uuid, p_items jsonb, p_total integer) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
+    stop boolean := claim_hold(p_job, p_token);
     done_now integer;
     failed_now integer;
     entered bigint;
 BEGIN
-    PERFORM claim_hold(p_job, p_token);
     INSERT INTO background_job_items (job_id, key, state, ref, error)
     SELECT p_job, i.key, i.state, i.ref, i.error
     FROM jsonb_to_recordset(p_items) AS i (key text, state text, ref text, error jsonb);
@@ -49,5 +49,5 @@ BEGIN
     IF entered > 1000000 THEN
         RAISE EXCEPTION 'the ledger of a job has room for a million items; give the rest to another job' USING ERRCODE = 'TU003';
     END IF;
-    RETURN job_cancel_requested(p_job);
+    RETURN stop;
 END $$;

@@ -49,7 +49,7 @@ BEGIN
     END IF;
     -- The session of this attempt is unknown; the history keeps the cause all the same.
     PERFORM attempt_open(p_job, p_token, ticket.worker_id::text, 0, clock_timestamp());
-    -- Not attempt_close: a rescue repairs every state and refuses none.
+    -- Not attempt_end: a rescue repairs every state and refuses none.
     UPDATE background_job_attempt_rows
     SET finished_at = clock_timestamp(), outcome = CASE WHEN counts THEN 'crashed' ELSE 'released' END, error = crash
     WHERE job_id = p_job AND finished_at IS NULL

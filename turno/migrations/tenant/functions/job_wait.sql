@@ -3,7 +3,7 @@
 CREATE OR REPLACE FUNCTION job_wait(p_job uuid, p_token uuid, p_reason text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off AS $$
 DECLARE
-    status text := job_release(p_job, p_token, 'rescheduled', p_reason, clock_timestamp());
+    status text := attempt_end(p_job, p_token, 'rescheduled', p_reason, NULL, clock_timestamp(), NULL, false, NULL);
 BEGIN
     IF status = 'pending' THEN
         UPDATE turno.tickets SET state = 'parts' WHERE job_id = p_job;

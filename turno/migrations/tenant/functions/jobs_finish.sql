@@ -1,5 +1,7 @@
 -- Complete all of these jobs or none, in the transaction of their work, if their claims are still valid. The tickets are
 -- deleted first, in the order of the primary key, which is the order of locks everywhere. Failed items make a dead letter.
+-- Called before each commit of the executor, also without jobs: it raises in any transaction that the executor did not
+-- begin. SQL of a handler cannot choose the start of a transaction, so this detects a COMMIT or ROLLBACK by the handler.
 CREATE OR REPLACE FUNCTION jobs_finish(p_started timestamptz, p_jobs uuid[], p_tokens uuid[], p_results text[], p_began timestamptz[],
                                        p_ended timestamptz[], p_worker text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
@@ -9,7 +11,15 @@ DECLARE
     completed bigint;
     elsewhere uuid[];  -- jobs that are shown as the work of another session
 BEGIN
-    PERFORM assert_transaction(p_started);
+    IF p_started IS DISTINCT FROM transaction_timestamp() THEN
+        RAISE EXCEPTION 'the handler ended the job''s transaction itself; leave commit and rollback to the executor'
+            USING ERRCODE = 'TU002';
+    END IF;
+    -- As in claim_hold: the commit is flushed to disk.
+    PERFORM set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') IN ('off', 'local');
+    IF p_jobs = '{}' THEN
+        RETURN;
+    END IF;
     WITH gone AS (
         DELETE FROM turno.tickets t WHERE t.job_id = ANY (p_jobs) AND t.token = ANY (p_tokens)
         RETURNING t.job_id, t.token, t.tenant_id, t.attempt
@@ -17,7 +27,8 @@ BEGIN
         UPDATE background_jobs j
         SET status = 'completed', attempt = g.attempt, reason = NULL, result = c.result::jsonb, error = NULL,
             started_at = coalesce(j.started_at, c.began), finished_at = c.ended,
-            worker = CASE WHEN j.started_at IS NULL THEN p_worker END
+            worker = CASE WHEN j.started_at IS NULL THEN p_worker END,
+            revision = j.revision + (j.started_at IS NULL)::integer  -- the trigger counts only other changes
         FROM (SELECT u.id, u.result, least(u.began, clock_timestamp()) AS began,
                      -- Readers find recent ends by this time: a slow clock of the worker must not hide one.
                      least(greatest(u.ended, now()), clock_timestamp()) AS ended
@@ -28,7 +39,8 @@ BEGIN
     ), counts AS MATERIALIZED (  -- a handler that reports progress itself has reported the last step, or not: it is done
         SELECT e.*, i.counted, p.done AS shown, p.failed, p.total,
                CASE WHEN i.counted THEN p.done ELSE greatest(p.done, p.total) END AS done,
-               i.counted AND NOT counted_by(e.awaited_by) AS own_items
+               i.counted AND NOT EXISTS (SELECT FROM background_job_progress_rows w
+                                         WHERE w.job_id = e.awaited_by AND w.total > 0) AS own_items
         FROM ended e LEFT JOIN background_job_progress p ON p.job_id = e.id
         LEFT JOIN LATERAL (SELECT has_items(e.id) AS counted WHERE p.job_id IS NOT NULL) AS i ON true
     ), whole AS (

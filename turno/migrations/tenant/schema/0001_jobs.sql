@@ -221,9 +221,11 @@ SELECT j.id, j.id AS job_id, j.user_id::text AS user_id, j.status::text AS kind,
 FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id WHERE j.finished_at IS NOT NULL AND j.awaited_by IS NULL;
 CREATE VIEW notifications AS SELECT * FROM notifications_of_reviews UNION ALL SELECT * FROM notifications_of_ends;
 
--- The user's reading of a notification is no change of the job.
+-- The user's reading of a notification is no change of the job. The row of a brief job is itself the record of its end, which
+-- jobs_finish counts.
 CREATE TRIGGER changed BEFORE UPDATE ON background_jobs FOR EACH ROW
-    WHEN (OLD.read_at IS NOT DISTINCT FROM NEW.read_at) EXECUTE FUNCTION job_changed();
+    WHEN (OLD.read_at IS NOT DISTINCT FROM NEW.read_at AND (NEW.worker IS NULL OR OLD.worker IS NOT NULL))
+    EXECUTE FUNCTION job_changed();
 
 -- Log lines of attempts: written by the worker, outside the job's transaction, so they survive its rollback.
 CREATE TABLE background_job_logs (

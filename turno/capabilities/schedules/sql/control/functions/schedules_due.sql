@@ -28,7 +28,7 @@ DECLARE
 BEGIN
     RETURN QUERY
     SELECT s.template_id IS NOT NULL, s.schedule_id, s.name, s.cron, s.every, s.zone, s.spread, s.missed, s.next_at,
-           d.restart, present, backend_now(p_tenant)
+           d.restart, present, backend_for(p_tenant, NULL)
     FROM schedules s
     CROSS JOIN LATERAL (SELECT s.decided_at IS NULL OR s.decided_at > present + interval '2 minutes' AS restart) AS d
     WHERE s.tenant_id = p_tenant AND s.next_at IS NOT NULL
