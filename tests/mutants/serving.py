@@ -10,14 +10,14 @@ LACKING = "turno/migrations/control/functions/lacking.sql"
 
 TROUBLES = "turno/store/operator/troubles.py"
 ADVISED = "tests/acceptance/test_advised_commands.py"
-CONTROL = "turno/migrations/control/schema/0001_control.sql"
+FAILING = "turno/migrations/control/functions/failing_jobs.sql"
 OPERATOR = "operators of an installation learn the jobs in trouble"
 
 MUTANTS = (
     Mutant(
         "failures of every time count as recent",
         OPERATOR,
-        CONTROL,
+        FAILING,
         "died_at > now() - interval '1 hour'",
         "died_at > now() - interval '100 hours'",
         ("tests/integration/store/test_troubles.py::test_hundred_old_failures_are_reported",),
@@ -25,7 +25,7 @@ MUTANTS = (
     Mutant(
         "replayed failures count as failures",
         OPERATOR,
-        CONTROL,
+        FAILING,
         "WHERE closed_at IS NULL AND died_at",
         "WHERE died_at",
         ("tests/integration/store/test_troubles.py::test_resolved_failures_are_no_trouble",),

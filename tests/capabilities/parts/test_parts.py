@@ -166,8 +166,8 @@ def test_the_end_of_a_part_wakes_no_job_in_review(
     example.rows("SELECT job_repair('exec')")
     assert drain(example) == {}
     assert example.rows("SELECT kind FROM notifications WHERE job_id = %s", job_id) == [{"kind": "needs_review"}]
-    (waiting,) = example.rows("SELECT slug, jobs FROM turno.jobs_in_review")
-    assert waiting == {"slug": "suc0001", "jobs": 1}
+    (waiting,) = example.rows("SELECT tickets FROM turno.ticket_counts WHERE state = 'review'")
+    assert waiting == {"tickets": 1}
     assert example.call(review.DECIDE, (job_id, "ana", KEY, "1", "ana"))["verdict"] == "settled"
     assert drain(example) == {"failed": 1}
 
@@ -181,7 +181,7 @@ def test_an_operator_s_priority_does_not_wake_a_waiting_job(example: ExampleInst
 
 def test_a_job_that_waits_for_its_parts_needs_no_review(example: ExampleInstallation, split: Split) -> None:
     attempt(example, split())
-    assert example.rows("SELECT FROM turno.jobs_in_review") == []
+    assert example.rows("SELECT FROM turno.ticket_counts WHERE state = 'review'") == []
     with service_session(example.logins, example.logins.operator, application="test") as operator:
         (queue,) = queues(lanes(operator, None))
     assert (queue.waiting, queue.scheduled, queue.review) == (4, 0, 0)

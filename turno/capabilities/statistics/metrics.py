@@ -47,7 +47,8 @@ SELECT pg_notification_queue_usage() AS notify_queue,
            WHERE datname = current_database() AND backend_xmin IS NOT NULL)::float END AS oldest_snapshot,
        greatest(0, coalesce(extract(epoch FROM clock_timestamp() - b.unpublished_since), 0))::float AS relay_lag,
        EXISTS (SELECT FROM leases WHERE name = 'steady sweeps' AND until > clock_timestamp()) AS steady_maintenance,
-       b.open_dead_letters, (SELECT coalesce(sum(jobs), 0) FROM jobs_in_review)::bigint AS in_review
+       b.open_dead_letters,
+       (SELECT coalesce(sum(tickets), 0) FROM ticket_counts WHERE state = 'review')::bigint AS in_review
 FROM pg_current_snapshot() AS s CROSS JOIN backlogs b
 """
 DEAD_TUPLES = """
@@ -144,7 +145,8 @@ def evenness(operator: Operator) -> float:
             WHERE scope > 0 AND minute > now() - interval '15 minutes' GROUP BY scope
         ), served AS (
             SELECT coalesce(r.run_ms, 0) / n.weight AS ratio
-            FROM waiting_tenants w JOIN tenants n ON n.id = w.tenant_id LEFT JOIN recent r ON r.tenant_id = w.tenant_id
+            FROM (SELECT DISTINCT tenant_id FROM ticket_counts WHERE state = 'ready') AS w
+            JOIN tenants n ON n.id = w.tenant_id LEFT JOIN recent r ON r.tenant_id = w.tenant_id
         )
         SELECT coalesce(sum(ratio) ^ 2 / nullif(count(*) * sum(ratio ^ 2), 0), 1) AS evenness FROM served
         """,

@@ -224,7 +224,12 @@ def _failures(cursor: psycopg.Cursor[Any], companies: list[str] | None) -> Itera
 
 
 def _parked(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
-    cursor.execute("SELECT slug, jobs FROM jobs_in_review ORDER BY jobs DESC, slug")
+    cursor.execute(
+        """
+        SELECT n.slug, sum(k.tickets)::bigint AS jobs FROM ticket_counts k JOIN tenants n ON n.id = k.tenant_id
+        WHERE k.state = 'review' GROUP BY n.slug ORDER BY jobs DESC, n.slug
+        """
+    )
     for tenant in cursor:
         wait = "waits" if tenant.jobs == 1 else "wait"
         what = f"{counted(tenant.jobs, 'job')} of {tenant.slug} {wait} until a person settles a doubt"

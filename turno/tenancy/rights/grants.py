@@ -9,8 +9,7 @@ from turno.tenancy.rights.matrix import OWN_ROWS, READ_WRITE, Kind, Matrix, Poli
 _READ_JOBS = may(handler="SELECT", api="SELECT")
 _SHOWN_TO_OPERATORS = names(
     "backends workers exec_hosts leases tenant_failures ticket_counts backend_counts backlogs tenant_shares"
-    " jobs_in_review outcome_readers statistics failed_jobs open_jobs failed_job_counts recent_failures waiting_tenants"
-    " ended_jobs rate_limits"
+    " outcome_readers statistics failed_jobs open_jobs failed_job_counts ended_jobs rate_limits"
 )
 _CHANGED_BY_OPERATORS = names(
     "paused_at weight cap jobs_per_day backend tokens_valid_from alert_failure_percent alert_wait_minutes"

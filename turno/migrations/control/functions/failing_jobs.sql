@@ -1,5 +1,5 @@
 -- The unresolved failures, neither retried nor discarded, of these companies (NULL: all) by type and class of error:
--- groups with failures within the last hour (as in recent_failures), or with 100 failures in a tenant. Within the hour
+-- groups with open failures of the last hour, or with 100 failures in a tenant. Within the hour
 -- `failed` of `ended` jobs failed, or their items if not `whole_jobs`; both are 0 without recent failures. `unresolved`
 -- counts the jobs of any age. `error` is the most frequent error of the class, and `tenant` is NULL for several tenants.
 -- A group is above the threshold of alerts, 10 % unless a tenant or a type has its own, if it is so in a tenant. The
@@ -15,11 +15,18 @@ BEGIN ATOMIC
         FROM failed_job_counts
         WHERE p_companies IS NULL OR company = ANY (p_companies)
         GROUP BY 1, 2, 3, 4 HAVING sum(open) > 0
+    ), recent AS (  -- the names of tenants are joined to the groups, not to each failure
+        SELECT n.slug AS tenant, d.* FROM (
+            SELECT tenant_id, type, outcome = 'failed' AS whole_jobs, error, min(died_at) AS since, count(*) AS jobs,
+                   sum(CASE WHEN outcome = 'failed' THEN 1 ELSE items_failed END) AS failed
+            FROM dead_letters WHERE closed_at IS NULL AND died_at > now() - interval '1 hour'
+            GROUP BY tenant_id, type, 3, error) AS d
+        JOIN tenants n ON n.id = d.tenant_id AND n.state = 'active'
     ), errors AS (
         SELECT u.tenant, u.type, u.whole_jobs, u.error, split_part(u.error, ':', 1) AS error_class, u.jobs,
                coalesce(r.failed, 0) AS failed,
                CASE WHEN r.jobs = u.jobs THEN r.since ELSE u.since END AS since
-        FROM unresolved u LEFT JOIN recent_failures r USING (tenant, type, whole_jobs, error)
+        FROM unresolved u LEFT JOIN recent r USING (tenant, type, whole_jobs, error)
     ), frequent AS (
         SELECT DISTINCT ON (type, whole_jobs, error_class) type, whole_jobs, error_class, error FROM errors
         GROUP BY type, whole_jobs, error_class, error

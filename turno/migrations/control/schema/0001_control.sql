@@ -471,14 +471,6 @@ SELECT tenant_id, queue, type, backend, priority, state, count(*) AS tickets,
        min(run_at) FILTER (WHERE isfinite(run_at)) AS oldest
 FROM tickets GROUP BY tenant_id, queue, type, backend, priority, state;
 
--- Number of jobs per tenant that wait until a person settles a doubt.
-CREATE VIEW jobs_in_review AS
-SELECT n.slug, count(*) AS jobs FROM tickets t JOIN tenants n ON n.id = t.tenant_id
-WHERE t.state = 'review' GROUP BY n.slug;
-
--- The tenants that have a job that could run.
-CREATE VIEW waiting_tenants AS SELECT DISTINCT tenant_id FROM tickets WHERE state = 'ready';
-
 -- Declared for the views; the bodies are in ../functions.
 CREATE FUNCTION is_end(p_outcome text) RETURNS boolean LANGUAGE sql IMMUTABLE AS 'SELECT NULL::boolean';
 CREATE FUNCTION wait_at(p_bucket smallint, p_waits numeric, p_ms numeric, p_rank numeric) RETURNS float8
@@ -530,14 +522,6 @@ SELECT n.slug AS tenant, c.slug AS company, k.type, k.outcome, k.error, k.day, k
        k.last_at
 FROM dead_letter_counts k JOIN tenants n ON n.id = k.tenant_id AND n.state = 'active'
 JOIN companies c ON c.id = n.company_id;
-
--- The open failures of the last hour. The names of tenants are joined to the groups, not to each failure.
-CREATE VIEW recent_failures AS
-SELECT n.slug AS tenant, d.type, d.whole_jobs, d.error, d.since, d.jobs, d.failed
-FROM (SELECT tenant_id, type, outcome = 'failed' AS whole_jobs, error, min(died_at) AS since, count(*) AS jobs,
-             sum(CASE WHEN outcome = 'failed' THEN 1 ELSE items_failed END) AS failed
-      FROM dead_letters WHERE closed_at IS NULL AND died_at > now() - interval '1 hour' GROUP BY 1, 2, 3, 4) AS d
-JOIN tenants n ON n.id = d.tenant_id AND n.state = 'active';
 
 -- The time since which the oldest job waits for the relay, and the number of open dead letters.
 CREATE VIEW backlogs AS
