@@ -168,7 +168,7 @@ MUTANTS = (
     Mutant(
         "every problem of a payload is named before all but some are cut",
         HELD,
-        "turno/jobs/converter.py",
+        "turno/jobs/misfits.py",
         "if len(named) > MOST_PROBLEMS:",
         "if False:",
         (f"{LARGE}::test_a_quarter_of_a_million_items_are_wrong",),

@@ -1,27 +1,25 @@
 """JSON text to values of declared types and back, with exact decimals: for payloads, and for the web's own bodies."""
 
 import json
-import re
-import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import is_dataclass
 from decimal import Decimal, InvalidOperation
 from enum import Flag
 from functools import cache
-from itertools import chain, islice, repeat
-from typing import TYPE_CHECKING, Annotated, Any, NewType, Union, get_args, get_origin, get_type_hints
+from itertools import islice, repeat
+from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
 import msgspec
 from msgspec import inspect as shapes
 
 from turno.errors import InvalidPayload
 from turno.jobs.json_text import MOST_PROBLEMS, NOT_FINITE, NotJson, is_finite, json_text, parse_json
+from turno.jobs.misfits import listed, misfits, sentence
 
 if TYPE_CHECKING:
     from turno.jobs.handler import JobHandler
 
 NOT_A_FIELD = "is not a field of this request"
-MISSING_FIELD = "is missing"
 
 _OBJECTS = (shapes.DataclassType, shapes.TypedDictType, shapes.StructType)
 _SETS = (shapes.SetType, shapes.FrozenSetType)
@@ -32,30 +30,6 @@ _KEYS = (
     shapes.AnyType, shapes.StrType, shapes.IntType, shapes.EnumType, shapes.LiteralType, shapes.DecimalType,
     shapes.UUIDType, shapes.DateType, shapes.DateTimeType, shapes.TimeType, shapes.TimeDeltaType, shapes.BytesType,
 )  # fmt: skip
-_WORDS = {
-    "int": "a whole number",
-    "float": "a number",
-    "decimal": "a decimal number",
-    "str": "text",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "an object",
-    "datetime": "a date and time",
-    "date": "a date",
-    "time": "a time",
-    "duration": "a duration",
-    "uuid": "a UUID",
-    "bytes": "base64 text",
-}
-_EXAMPLES = {
-    "Invalid RFC3339 encoded datetime": "must be a date and time, such as 2030-01-31T09:00:00-03:00",
-    "Invalid RFC3339 encoded date": "must be a date, such as 2030-01-31",
-    "Invalid RFC3339 encoded time": "must be a time, such as 09:00:00",
-    "Invalid ISO8601 duration": "must be a duration, such as PT90S or P3D",
-    "Invalid UUID": "must be a UUID",
-    "Invalid decimal string": "must be a decimal number, such as 10.50",
-    "Invalid base64 encoded string": "must be base64 text",
-}
 
 Found = list[tuple[str, str]]
 
@@ -68,23 +42,12 @@ class Converter:
         self._decoder = msgspec.json.Decoder(annotation)
         self._root = shapes.type_info(annotation)
         # The shapes that need a check or an order, themselves or in a part of them, and the fields of the objects.
-        every = {id(shape): shape for shape in _reachable(self._root)}
-        self._walked = {key for key, one in every.items() if isinstance(one, (*_OBJECTS, *_SETS, shapes.DecimalType))}
-        while more := {
-            key for key, one in every.items() if key not in self._walked and self._walked & {*map(id, _below(one))}
-        }:
-            self._walked |= more
-        self._fields = {key: self._fields_of(one) for key, one in every.items() if isinstance(one, _OBJECTS)}
-
-    def _fields_of(self, shape: Any) -> tuple[dict[str, None], list[tuple[str, Any]], dict[str, Any]]:
-        """Return an object's names, its fields to check, and its defaults, of which the encoder omits some."""
-        given = {field.encode_name: field.default for field in shape.fields if field.default is not msgspec.NODEFAULT}
-        walked = [(field.encode_name, field.type) for field in shape.fields if id(field.type) in self._walked]
-        return (
-            dict.fromkeys(field.encode_name for field in shape.fields),
-            walked,
-            msgspec.to_builtins(given, str_keys=True),
-        )
+        every = list(_reachable(self._root))
+        checked = (*_OBJECTS, *_SETS, shapes.DecimalType)
+        self._walked = {id(shape) for shape in every if any(isinstance(one, checked) for one in _reachable(shape))}
+        objects = [shape for shape in every if isinstance(shape, _OBJECTS)]
+        self._fields = {id(shape): {field.encode_name: field.type for field in shape.fields} for shape in objects}
+        self._defaults = {id(shape): _defaults_of(shape) for shape in objects}
 
     def load(self, text: str | bytes | msgspec.Raw) -> Any:
         """Return the value of a JSON text; raises InvalidPayload with each field that does not fit."""
@@ -97,7 +60,7 @@ class Converter:
         if self._walked:
             self._stored(self._root, msgspec.json.decode(text), "", found)
         if found:
-            raise InvalidPayload(_named(found))
+            raise InvalidPayload(listed(found))
         return value
 
     def convert(self, plain: Any) -> Any:
@@ -113,16 +76,17 @@ class Converter:
             plain = json.loads(text)
         except ValueError as problem:
             return [{"field": "", "problem": f"is not valid JSON: {problem}"}]
-        misfits = list(islice(_misfits(self.annotation, plain, ""), MOST_PROBLEMS + 1))
-        found: Found = []
+        found = list(islice(misfits(self.annotation, plain, ""), MOST_PROBLEMS + 1))
         self._stored(self._root, plain, "", found)
-        return _named(list(dict.fromkeys(misfits + found)) or [("", _sentence(error))])
+        return listed(list(dict.fromkeys(found)) or [("", sentence(error))])
 
     def _stored(self, shape: Any, plain: Any, path: str, found: Found) -> Any:
         """Return a plain value with sets in order and defaults filled in.
 
         `found` receives the values that only the decoder accepts: unknown fields, infinite decimals.
         """
+        if id(shape) not in self._walked:
+            return plain
         # In the order of their numbers in large payloads: a chain of class patterns took twice the time.
         kind = type(shape)
         if kind is shapes.DecimalType:
@@ -134,8 +98,6 @@ class Converter:
         if kind is shapes.UnionType:
             member = next((member for member in shape.types if _may_be(member, plain)), None)
             return self._stored(member, plain, path, found)
-        if id(shape) not in self._walked:
-            return plain
         inner = f"{path}." if path else ""
         if isinstance(plain, dict) and kind in _OBJECTS:
             return self._stored_object(shape, plain, inner, found)
@@ -147,19 +109,20 @@ class Converter:
         return plain
 
     def _stored_object(self, shape: Any, plain: dict[str, Any], inner: str, found: Found) -> dict[str, Any]:
-        known, walked, defaults = self._fields[id(shape)]
+        known = self._fields[id(shape)]
         found += [(f"{inner}{name}", NOT_A_FIELD) for name in plain if name not in known]
-        whole = defaults | plain
-        for name, part in walked:
-            if name in whole:
-                whole[name] = self._stored(part, whole[name], f"{inner}{name}", found)
-        return {name: whole[name] for name in known if name in whole}
+        whole = self._defaults[id(shape)] | plain
+        return {
+            name: self._stored(part, whole[name], f"{inner}{name}", found) if id(part) in self._walked else whole[name]
+            for name, part in known.items()
+            if name in whole
+        }
 
     def _stored_items(self, shape: Any, plain: Sequence[Any], inner: str, found: Found) -> list[Any]:
         items = list(plain)
         if not isinstance(shape, _LISTS) or id(shape.item_type) in self._walked:
-            parts = enumerate(zip(_parts(shape), plain, strict=False))
-            items = [self._stored(part, item, f"{inner}{number}", found) for number, (part, item) in parts]
+            pairs = enumerate(zip(_parts(shape), plain, strict=False))
+            items = [self._stored(part, item, f"{inner}{number}", found) for number, (part, item) in pairs]
         return sorted(items, key=json.dumps) if isinstance(shape, _SETS) else items
 
 
@@ -167,43 +130,17 @@ class Converter:
 converter: Callable[[Any], Converter] = cache(Converter)
 
 
-def _reachable(root: Any) -> Iterator[Any]:
-    seen, waiting = set(), [root]
-    while waiting:
-        shape = waiting.pop()
-        if id(shape) not in seen:
-            seen.add(id(shape))
-            yield shape
-            waiting += _below(shape)
-
-
-def _below(shape: Any) -> list[Any]:
-    if isinstance(shape, _OBJECTS):
-        return [field.type for field in shape.fields]
-    if isinstance(shape, shapes.DictType):
-        return [shape.key_type, shape.value_type]
-    if isinstance(shape, shapes.UnionType):
-        return list(shape.types)
-    if isinstance(shape, shapes.Metadata):
-        return [shape.type]
-    if isinstance(shape, _LISTS):
-        return [shape.item_type]
-    return list(_parts(shape)) if isinstance(shape, _TUPLES) else []
-
-
-def _parts(shape: Any) -> Iterable[Any]:
-    """Return the shape of each item of a list or a tuple."""
-    if isinstance(shape, _LISTS):
-        return repeat(shape.item_type)
-    return shape.item_types if isinstance(shape, shapes.TupleType) else [field.type for field in shape.fields]
+def _defaults_of(shape: Any) -> dict[str, Any]:
+    """Return the plain defaults of an object, which the encoder omits for a dataclass without slots."""
+    given = {field.encode_name: field.default for field in shape.fields if field.default is not msgspec.NODEFAULT}
+    plain: dict[str, Any] = msgspec.to_builtins(given, str_keys=True)
+    return plain
 
 
 def _may_be(member: Any, plain: Any) -> bool:
     if isinstance(plain, dict):
         return isinstance(member, (*_OBJECTS, shapes.DictType))
-    if isinstance(plain, list | tuple):
-        return isinstance(member, (*_LISTS, *_TUPLES))
-    return isinstance(member, shapes.DecimalType)
+    return isinstance(member, _ITEMS if isinstance(plain, list | tuple) else shapes.DecimalType)
 
 
 def _infinite(text: str) -> bool:
@@ -211,76 +148,6 @@ def _infinite(text: str) -> bool:
         return not is_finite(Decimal(text))
     except InvalidOperation:
         return False  # the decoder's to refuse
-
-
-def _misfits(annotation: Any, plain: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Yield each value that does not fit the annotation; the decoder itself stops at the first."""
-    if annotation is msgspec.Raw:
-        return
-    try:
-        msgspec.convert(plain, annotation, str_keys=True)
-    except (msgspec.ValidationError, TypeError) as error:
-        below = _first_and_rest(_misfits_below(annotation, plain, f"{path}." if path else ""))
-        yield from below or [(path, _sentence(error))]
-
-
-def _misfits_below(annotation: Any, plain: Any, inner: str) -> Iterator[tuple[str, str]]:
-    for kind in alternatives(annotation):
-        origin, arguments = get_origin(kind) or kind, get_args(kind)
-        if isinstance(plain, dict) and is_dataclass(origin):
-            hints = get_type_hints(origin, include_extras=True)
-            for field in fields(origin):
-                if field.name in plain:
-                    yield from _misfits(hints[field.name], plain[field.name], f"{inner}{field.name}")
-                elif field.default is MISSING and field.default_factory is MISSING:
-                    yield f"{inner}{field.name}", MISSING_FIELD
-        elif isinstance(plain, dict) and len(arguments) == len(("key", "value")):
-            for key, item in plain.items():
-                yield from _misfits(arguments[1], item, f"{inner}{key}")
-        elif isinstance(plain, list) and arguments and isinstance(origin, type):
-            fixed = issubclass(origin, tuple) and arguments[1:] != (...,)
-            for number, (part, item) in enumerate(zip(arguments if fixed else repeat(arguments[0]), plain)):  # noqa: B905
-                yield from _misfits(part, item, f"{inner}{number}")
-
-
-def alternatives(annotation: Any) -> tuple[Any, ...]:
-    """Return the members of a union, or the annotation without Annotated and NewType."""
-    while get_origin(annotation) is Annotated or isinstance(annotation, NewType):
-        annotation = annotation.__supertype__ if isinstance(annotation, NewType) else annotation.__origin__
-    return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
-
-
-def _first_and_rest(found: Iterator[tuple[str, str]]) -> Iterator[tuple[str, str]] | None:
-    first = next(found, None)
-    return None if first is None else chain([first], found)
-
-
-def _named(found: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
-    named = [{"field": path, "problem": problem} for path, problem in found]
-    if len(named) > MOST_PROBLEMS:
-        return [{"field": "", "problem": f"has more than {MOST_PROBLEMS} problems; /openapi.json has its schema"}]
-    return named
-
-
-def _sentence(error: Exception) -> str:
-    if error.__cause__ is not None:
-        return str(error.__cause__)  # of a dataclass's own __post_init__
-    message = re.sub(r" - at .*", "", str(error))
-    if message.startswith("Expected `str` matching regex"):
-        return "has characters, or a form, that are not allowed"
-    if message.endswith("with a timezone component"):
-        return "must have an offset from UTC, such as 2030-01-31T09:00:00-03:00"
-    if message in _EXAMPLES:
-        return _EXAMPLES[message]
-    if length := re.fullmatch(r"Expected `(array|str|object|bytes)` of length (<=|>=|==)? ?(\d+)", message):
-        sign = {"<=": "at most ", ">=": "at least "}.get(length[2], "")
-        return f"takes {sign}{length[3]} {'characters' if length[1] == 'str' else 'items'}"
-    if bound := re.fullmatch(r"Expected `[a-z]+` (<|<=|>|>=) (\S+)", message):
-        return f"must be {bound[1]} {bound[2]}"
-    if kinds := re.fullmatch(r"Expected `([^`]+)`, got `([^`]+)`", message):
-        expected = " or ".join(_WORDS.get(kind, kind) for kind in kinds[1].split(" | "))
-        return f"must be {expected}, not {_WORDS.get(kinds[2], kinds[2])}"
-    return message[:1].lower() + message[1:].replace("`", "")
 
 
 def unsupported(annotation: Any) -> Iterator[tuple[str, str]]:
@@ -337,6 +204,37 @@ def _hashable(shape: Any) -> bool:
         return (get_origin(shape.cls) or shape.cls).__hash__ is not None
     unhashable = (shapes.ListType, shapes.DictType, shapes.SetType, shapes.TypedDictType, shapes.ByteArrayType)
     return not isinstance(shape, unhashable)
+
+
+def _reachable(root: Any) -> Iterator[Any]:
+    seen, waiting = set(), [root]
+    while waiting:
+        shape = waiting.pop()
+        if id(shape) not in seen:
+            seen.add(id(shape))
+            yield shape
+            waiting += _below(shape)
+
+
+def _below(shape: Any) -> list[Any]:
+    if isinstance(shape, _OBJECTS):
+        return [field.type for field in shape.fields]
+    if isinstance(shape, shapes.DictType):
+        return [shape.key_type, shape.value_type]
+    if isinstance(shape, shapes.UnionType):
+        return list(shape.types)
+    if isinstance(shape, shapes.Metadata):
+        return [shape.type]
+    if isinstance(shape, _LISTS):
+        return [shape.item_type]
+    return list(_parts(shape)) if isinstance(shape, _TUPLES) else []
+
+
+def _parts(shape: Any) -> Iterable[Any]:
+    """Return the shape of each item of a list or a tuple."""
+    if isinstance(shape, _LISTS):
+        return repeat(shape.item_type)
+    return shape.item_types if isinstance(shape, shapes.TupleType) else [field.type for field in shape.fields]
 
 
 def load_payload(handler: "type[JobHandler[Any]]", text: str | bytes | msgspec.Raw) -> Any:

@@ -17,9 +17,10 @@ from werkzeug.datastructures import MultiDict
 from werkzeug.exceptions import RequestEntityTooLarge
 
 from turno.errors import InvalidPayload
-from turno.jobs.converter import alternatives, check_payload, converter
+from turno.jobs.converter import check_payload, converter
 from turno.jobs.handler import JobHandler
 from turno.jobs.json_text import NotJson, parse_json
+from turno.jobs.misfits import alternatives
 from turno.jobs.moment import moment_of
 from turno.jobs.new_job import IDEMPOTENCY_KEY
 from turno.web.responses import FieldProblem, Kind, Problem, invalid
