@@ -99,29 +99,22 @@ def waiting_for(job: Mapping[str, Any]) -> str | None:
     return lacking(job["lacks"], job_type=job["type"], version=job["version"], queue=job["queue"])
 
 
+LACKS = {
+    "type": "no living worker knows {type}",
+    "version": "no living worker knows version {version} of {type}: they know another",
+    "paused tenant": "an operator paused the tenant",
+    "paused type": "an operator paused {type}",
+    "key": "other jobs of its concurrency key go before it",
+    "order": "the job of an earlier event of its key has not ended",
+    "dead letter": "the job of an earlier event of its key failed for good: replay or discard its dead letter",
+    "parts": "the parts that it was split into have not all ended",
+    "queue": "no living worker that knows {type} serves the queue {queue}",
+}
+
+
 def lacking(lacks: str, *, job_type: str, version: int, queue: str) -> str:
     """Return the sentence for the answer of `turno.lacking` or `job_lacks` about this type, version and queue."""
-    match lacks:
-        case "type":
-            return f"no living worker knows {job_type}"
-        case "version":
-            return f"no living worker knows version {version} of {job_type}: they know another"
-        case "paused tenant":
-            return "an operator paused the tenant"
-        case "paused type":
-            return f"an operator paused {job_type}"
-        case "key":
-            return "other jobs of its concurrency key go before it"
-        case "order":
-            return "the job of an earlier event of its key has not ended"
-        case "dead letter":
-            return "the job of an earlier event of its key failed for good: replay or discard its dead letter"
-        case "parts":
-            return "the parts that it was split into have not all ended"
-        case "queue":
-            return f"no living worker that knows {job_type} serves the queue {queue}"
-        case _:
-            return "no worker is alive"
+    return LACKS.get(lacks, "no worker is alive").format(type=job_type, version=version, queue=queue)
 
 
 def counted(number: int, noun: str) -> str:

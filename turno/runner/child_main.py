@@ -125,7 +125,7 @@ class BatchLoop:
         self._began = self._began or monotonic()
 
     def _report_progress(self) -> None:
-        at = self._shared.at_work_at or 0
+        at = self._shared.at_work(self._shared.batch) or 0
         # Never blocks: a parent that is stopped does not read, and one that is gone needs no report.
         with suppress(OSError):
             self._channel.send(Word(PROGRESSED, at).packed(), socket.MSG_DONTWAIT)

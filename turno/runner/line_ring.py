@@ -105,7 +105,7 @@ class KeptLines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep one line, if it is the present job's."""
-        at = self._shared.at_work_at
+        at = self._shared.at_work(self._shared.batch)
         if at is None or not self._is_of(at, record):
             return
         try:

@@ -99,12 +99,6 @@ class SharedState:
         self._words[AT_WORK] = 0
 
     @property
-    def at_work_at(self) -> int | None:
-        """Return at which job of its batch a handler is at work in this process; None between two."""
-        at = self._words[AT_WORK]
-        return at - 1 if at else None
-
-    @property
     def batch(self) -> int:
         """Return the number of this process's batch."""
         return self._words[BATCH]
