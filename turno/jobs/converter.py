@@ -45,9 +45,16 @@ class Converter:
         every = list(_reachable(self._root))
         checked = (*_OBJECTS, *_SETS, shapes.DecimalType)
         self._walked = {id(shape) for shape in every if any(isinstance(one, checked) for one in _reachable(shape))}
-        objects = [shape for shape in every if isinstance(shape, _OBJECTS)]
-        self._fields = {id(shape): {field.encode_name: field.type for field in shape.fields} for shape in objects}
-        self._defaults = {id(shape): _defaults_of(shape) for shape in objects}
+        self._fields = {id(shape): self._fields_of(shape) for shape in every if isinstance(shape, _OBJECTS)}
+
+    def _fields_of(self, shape: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the fields of an object, with their shapes if they are walked, and the plain defaults.
+
+        The encoder omits the defaults of a dataclass without slots.
+        """
+        walked = {field.encode_name: field.type if id(field.type) in self._walked else None for field in shape.fields}
+        given = {field.encode_name: field.default for field in shape.fields if field.default is not msgspec.NODEFAULT}
+        return walked, msgspec.to_builtins(given, str_keys=True)
 
     def load(self, text: str | bytes | msgspec.Raw) -> Any:
         """Return the value of a JSON text; raises InvalidPayload with each field that does not fit."""
@@ -85,8 +92,6 @@ class Converter:
 
         `found` receives the values that only the decoder accepts: unknown fields, infinite decimals.
         """
-        if id(shape) not in self._walked:
-            return plain
         # In the order of their numbers in large payloads: a chain of class patterns took twice the time.
         kind = type(shape)
         if kind is shapes.DecimalType:
@@ -98,6 +103,8 @@ class Converter:
         if kind is shapes.UnionType:
             member = next((member for member in shape.types if _may_be(member, plain)), None)
             return self._stored(member, plain, path, found)
+        if id(shape) not in self._walked:
+            return plain
         inner = f"{path}." if path else ""
         if isinstance(plain, dict) and kind in _OBJECTS:
             return self._stored_object(shape, plain, inner, found)
@@ -109,11 +116,11 @@ class Converter:
         return plain
 
     def _stored_object(self, shape: Any, plain: dict[str, Any], inner: str, found: Found) -> dict[str, Any]:
-        known = self._fields[id(shape)]
+        known, defaults = self._fields[id(shape)]
         found += [(f"{inner}{name}", NOT_A_FIELD) for name in plain if name not in known]
-        whole = self._defaults[id(shape)] | plain
+        whole = defaults | plain
         return {
-            name: self._stored(part, whole[name], f"{inner}{name}", found) if id(part) in self._walked else whole[name]
+            name: whole[name] if part is None else self._stored(part, whole[name], f"{inner}{name}", found)
             for name, part in known.items()
             if name in whole
         }
@@ -128,13 +135,6 @@ class Converter:
 
 # The converter of an annotation, made once.
 converter: Callable[[Any], Converter] = cache(Converter)
-
-
-def _defaults_of(shape: Any) -> dict[str, Any]:
-    """Return the plain defaults of an object, which the encoder omits for a dataclass without slots."""
-    given = {field.encode_name: field.default for field in shape.fields if field.default is not msgspec.NODEFAULT}
-    plain: dict[str, Any] = msgspec.to_builtins(given, str_keys=True)
-    return plain
 
 
 def _may_be(member: Any, plain: Any) -> bool:
