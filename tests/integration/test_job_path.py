@@ -60,7 +60,7 @@ DEAREST = {
     # One message finds the tenant, which a web process repeats every 2 s only.
     "POST": Cost(calls=2_100, messages=2, log_bytes=1_800, rows=10),
     "claim": Cost(calls=310, messages=1, log_bytes=480, rows=1),
-    "completion": Cost(calls=520, messages=2, log_bytes=1_400, rows=3),
+    "completion": Cost(calls=505, messages=2, log_bytes=1_400, rows=3),
 }
 
 

@@ -106,20 +106,12 @@ class NewJob:
 
 
 _NAMES = tuple(field.name for field in fields(NewJob))
-_WRITTEN = (datetime, timedelta, UUID)
 
 
 def as_json(jobs: Iterable[NewJob], **stamped: str) -> str:
     """Return jobs as an array of JSON objects with the names of their fields; `stamped` replaces fields of each."""
-    return json.dumps([_named(job) | stamped for job in jobs])
-
-
-def _named(job: NewJob) -> dict[str, Any]:
-    return {
-        name: str(value) if isinstance(value, _WRITTEN) else value
-        for name in _NAMES
-        if (value := getattr(job, name)) is not None
-    }
+    given = [{name: value for name in _NAMES if (value := getattr(job, name)) is not None} for job in jobs]
+    return json.dumps([one | stamped for one in given], default=str)  # for times and ids; payloads are plain
 
 
 def queue_of(handler: Handler, queue: str | None) -> str:

@@ -163,7 +163,9 @@ def _run(config: ChildConfig, batch: Batch, callbacks: WorkerCallbacks) -> Mappi
     except psycopg.Error as error:
         # An error in the handler is an outcome; this error came from the statements before or after the handler.
         log.warning("attempt not recorded: %s", in_short(error), extra=extra)
-        return _whose_fault(error)
+        if collided(error) or isinstance(error, psycopg.errors.TooManyConnections):
+            return exit_codes.DATABASE_BUSY
+        return exit_codes.DATABASE_AWAY if unreachable(error) else exit_codes.UNRECORDED
     except SystemExit as request:
         # Not FINISHED, also for exit code 0 of the handler: the attempt was not recorded.
         return request.code if isinstance(request.code, int) and request.code else exit_codes.LEFT
@@ -171,9 +173,3 @@ def _run(config: ChildConfig, batch: Batch, callbacks: WorkerCallbacks) -> Mappi
         log.exception("attempt not recorded", extra=extra)
         return exit_codes.BROKEN
     return ends
-
-
-def _whose_fault(error: psycopg.Error) -> int:
-    if collided(error) or isinstance(error, psycopg.errors.TooManyConnections):
-        return exit_codes.DATABASE_BUSY
-    return exit_codes.DATABASE_AWAY if unreachable(error) else exit_codes.UNRECORDED

@@ -223,7 +223,7 @@ class Run:
         said, _, _ = str(error).partition("\n")
         kept, self._kept = self._kept, {}
         unwritten = self._transaction.unwritten
-        self._transaction.drop()
+        self._transaction.take_over()
         held = self._transaction.retry_on_new_session(
             lambda session: attempts.held(session, [one.claim for one in kept.values()])
         )

@@ -123,8 +123,9 @@ class BatchTransaction:
         self._over()
 
     def take_over(self) -> None:
-        """Undo everything, and leave to the record no setting, mode or adapter of a handler's."""
+        """Undo all work, including the kept jobs; no setting, mode or adapter of a handler remains for the record."""
         self.rollback()
+        self.kept, self._written = [], 0
         self._session, self._lent = self._session.rewrapped(), False
         try:
             self._session.clean()
@@ -203,11 +204,6 @@ class BatchTransaction:
     def unwritten(self) -> set[Claim]:
         """The kept jobs without a written end in the transaction."""
         return {one.claim for one in self.kept[self._written :]}
-
-    def drop(self) -> None:
-        """Undo all work, including the kept jobs; the session is clean afterwards."""
-        self.take_over()
-        self.kept, self._written = [], 0
 
     def undo(self) -> Exception | None:
         """Undo the present job's work; returns the error by which the kept jobs are lost, too, or None."""
