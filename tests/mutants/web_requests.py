@@ -18,6 +18,7 @@ BUSY = "tests/integration/web/test_busy_tenant.py"
 SHARED = "tests/faults/test_tenants_share_the_web.py"
 HOSTILE = "tests/integration/web/test_hostile_rows.py"
 SLOW = "tests/faults/test_slow_clients.py"
+ASGI = "tests/unit/web/test_asgi.py"
 FORGED = "tests/unit/web/test_tokens.py::test_forged_tokens_are_refused"
 TOKEN = "section 8: a fixed algorithm list; exp, iat, aud, iss, sub required"
 SAME = "section 8: foreign and unknown ids give the same 404"
@@ -396,9 +397,25 @@ MUTANTS = (
         "a slow client is never given up",
         HELD,
         "turno/http_server/client_connection.py",
-        "self._began is not None and now > self._began + patience and self.idle",
+        "self._began is not None and now > self._began + CLIENT_TIMEOUT_SECONDS and self.idle",
         "False",
         (f"{SLOW}::test_slow_clients_hold_no_thread_and_are_ended",),
+    ),
+    Mutant(
+        "a slow body has any time",
+        HELD,
+        "turno/http_server/front.py",
+        "limit.reschedule(due + size / MIN_BYTES_PER_SECOND)",
+        "limit.reschedule(None)",
+        (f"{ASGI}::test_a_slow_body_is_refused",),
+    ),
+    Mutant(
+        "a line end stops the time of an idle connection",
+        HELD,
+        "turno/http_server/client_connection.py",
+        "            self._began = self._began or self.loop.time()\n",
+        "",
+        (f"{CONNECTIONS}::test_line_end_does_not_keep_a_connection_open",),
     ),
     Mutant(
         "a broken request is answered before the request in progress",
@@ -419,9 +436,9 @@ MUTANTS = (
     Mutant(
         "slow clients fill the memory",
         HELD,
-        "turno/http_server/client_connection.py",
-        "while sum(sizes.values()) > MAX_HELD_BYTES:",
-        "while False:",
+        "turno/http_server/front.py",
+        "if sum(self._incomplete.values()) > MAX_HELD_BYTES:",
+        "if False:",
         (f"{SLOW}::test_buffers_for_slow_clients_are_bounded",),
     ),
     Mutant(

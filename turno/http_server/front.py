@@ -2,9 +2,10 @@
 
 import asyncio
 import io
+import json
 import logging
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from http import HTTPStatus
@@ -19,23 +20,20 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+CLIENT_TIMEOUT_SECONDS = 5.0  # for a head, a body, or a part of a response, beside the time at the slowest pace
+MIN_BYTES_PER_SECOND = 4096
+MAX_HELD_BYTES = 64 * 1024 * 1024  # of incomplete bodies, and of responses that wait for their clients
 PART_BYTES = 262_144  # bytes of a response that a thread reads in one step
-ERROR = b'{"type": "about:blank", "title": "Internal Server Error", "status": 500}'
 CONNECTION = "turno.connection"  # the key of a request's ClientConnection in the state of its ASGI scope
 STOPPED = (
-    b'{"type": "about:blank", "title": "Service Unavailable", "status": 503, "detail": "The server stops; the state of '
-    b'this request is unknown. Send it again, with the same Idempotency-Key if it submits a job."}'
+    "The server stops; the state of this request is unknown. Send it again, with the same Idempotency-Key if it "
+    "submits a job."
 )
-STOPPED_HEADERS = [
-    (b"content-type", b"application/problem+json"),
-    (b"content-length", b"%d" % len(STOPPED)),
-    (b"retry-after", b"1"),
-    (b"connection", b"close"),
-]
 
 Network = IPv4Network | IPv6Network
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
+Headers = list[tuple[str, str]]
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -90,46 +88,45 @@ def environ_of(scope: Scope, body: bytes, *, complete: bool, trusted: Sequence[N
     return environ
 
 
+def problem_body(status: HTTPStatus, detail: str = "") -> bytes:
+    """Return the JSON of a problem that has no type of its own."""
+    problem = {"type": "about:blank", "title": status.phrase, "status": status}
+    return json.dumps(problem | ({"detail": detail} if detail else {})).encode()
+
+
+def refusal(status: HTTPStatus, detail: str = "", headers: Headers | None = None) -> "WsgiResponse":
+    """Return a problem as the response of the server itself."""
+    body = problem_body(status, detail)
+    about = [("Content-Type", "application/problem+json"), ("Content-Length", str(len(body))), *(headers or [])]
+
+    def refuse(_environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        start_response(f"{status} {status.phrase}", about)
+        return [body]
+
+    return WsgiResponse(refuse, {})
+
+
 class WsgiResponse:
     """The response of a WSGI application, and the part of its body that was read; created by a thread."""
 
     def __init__(self, wsgi_app: WsgiApp, environ: dict[str, Any]) -> None:
-        self.asynchronous = self.over = False
+        self.over = False
         self._reading = RLock()
-        try:
-            self.body: Any = wsgi_app(environ, self._start)
-            self.asynchronous = hasattr(self.body, "__aiter__")
-            if not self.asynchronous:
-                self._parts = iter(self.body)
-                self.read()
-        except Exception:
-            log.exception("the application raised an error")
-            self.replace(HTTPStatus.INTERNAL_SERVER_ERROR, ERROR)
+        self.body: Any = wsgi_app(environ, self._start)
+        self.asynchronous = hasattr(self.body, "__aiter__")
+        if not self.asynchronous:
+            self._parts = iter(self.body)
+            self.read()
 
-    def _start(self, status: str, headers: list[tuple[str, str]], _error: Any = None) -> Callable[[bytes], object]:
-        self.status = int(status[:3])
-        self.headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+    def _start(self, status: str, headers: Headers, _error: Any = None) -> Callable[[bytes], object]:
+        self._status = int(status[:3])
+        self._headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         return io.BytesIO().write
 
-    def replace(self, status: HTTPStatus, body: bytes = b"") -> None:
-        """Send this status and body instead."""
-        self.status, self.headers = status.value, [(b"content-length", b"%d" % len(body))]
-        self.part, self.over, self.asynchronous = body, True, False
-
-    def start(self) -> Message:
-        """Return the ASGI message that starts the response."""
-        return {"type": "http.response.start", "status": self.status, "headers": self.headers}
-
-    async def live(self) -> AsyncGenerator[Message, None]:
-        """Return the ASGI messages of an asynchronous body, the start with its first part."""
-        begun = False
-        async with aclosing(aiter(self.body)) as parts:
-            async for part in parts:
-                if not begun:
-                    begun = True
-                    yield self.start()
-                yield {"type": "http.response.body", "body": part, "more_body": True}
-        yield {"type": "http.response.body"}
+    def start(self, *, closes: bool) -> Message:
+        """Return the ASGI message that starts the response; `closes` tells the client that the connection ends."""
+        headers = [*self._headers, (b"connection", b"close")] if closes else self._headers
+        return {"type": "http.response.start", "status": self._status, "headers": headers}
 
     def read(self) -> None:
         """Read the next part of the body, up to some size, and close the body after its end."""
@@ -151,6 +148,19 @@ class WsgiResponse:
             getattr(self.body, "close", lambda: None)()
 
 
+def handled(wsgi_app: WsgiApp, environ: dict[str, Any]) -> WsgiResponse:
+    """Return the response of an application, 500 if it raises an error, 505 for a live body over HTTP/1.0."""
+    try:
+        response = WsgiResponse(wsgi_app, environ)
+    except Exception:
+        log.exception("the application raised an error")
+        return refusal(HTTPStatus.INTERNAL_SERVER_ERROR)
+    if response.asynchronous and environ["SERVER_PROTOCOL"] == "HTTP/1.0":  # no chunks, and the length is not known
+        response.close()
+        return refusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED)
+    return response
+
+
 class ClientLeft(Exception):
     """The client closed the connection before its request or response was complete."""
 
@@ -167,58 +177,74 @@ class Front:
         self._largest_body = largest_body
         self._trusted = trusted
         self._threads = RequestThreads(threads)
-        self._handle = partial(WsgiResponse, wsgi_app)
+        self._handle = partial(handled, wsgi_app)
+        self._incomplete: dict[asyncio.Timeout, int] = {}  # the sizes of all incomplete bodies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send, more: dict[str, Any] | None = None) -> None:
         """Serve a request, with `more` in its WSGI environment; its connection is closed if the client leaves."""
         connection: ClientConnection | None = scope.get("state", {}).get(CONNECTION)
+        complete = False
         try:
             body, complete = await self._body(scope, receive)
             environ = environ_of(scope, body, complete=complete, trusted=self._trusted) | (more or {})
             response = await self._threads.respond(self._handle, environ)
         except ClientLeft:
             return
+        except TimeoutError:
+            response = refusal(HTTPStatus.REQUEST_TIMEOUT)
         except asyncio.CancelledError:  # the grace period of the shutdown has passed
             if connection is None:
                 raise
-            await send({"type": "http.response.start", "status": 503, "headers": STOPPED_HEADERS})
-            await send({"type": "http.response.body", "body": STOPPED})
-            return
-        if response.asynchronous and scope["http_version"] == "1.0":  # it has no chunks, and the length is not known
-            await self._threads.run(response.close)
-            response.replace(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED)
+            response = refusal(HTTPStatus.SERVICE_UNAVAILABLE, STOPPED, [("Retry-After", "1")])
         if response.asynchronous:
             sending = self._send_live(response, connection, send)
         else:
             sending = self._send(response, connection, send, closes=connection is not None and not complete)
-        if connection is None and not response.over:
-            await _until_client_leaves(receive, sending)
-        else:
+        if response.over:
             await sending
+        else:
+            await _until_client_leaves(receive, sending)
 
     async def _body(self, scope: Scope, receive: Receive) -> tuple[bytes, bool]:
-        """Return the body, and whether it is complete: of one that is too large, only a part; raises ClientLeft."""
+        """Return the body, and whether it is complete: of one that is too large, only a part.
+
+        Raises ClientLeft, and TimeoutError for a slow client; also for the largest body while all hold too much memory.
+        """
         if int(dict(scope["headers"]).get(b"content-length", 0)) > self._largest_body:
             return b"", False
         parts, size, more = [], 0, True
-        while more and size <= self._largest_body:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise ClientLeft
-            parts.append(message.get("body", b""))
-            size += len(parts[-1])
-            more = message.get("more_body", False)
+        due = asyncio.get_running_loop().time() + CLIENT_TIMEOUT_SECONDS
+        async with asyncio.timeout_at(due) as limit:
+            try:
+                while more and size <= self._largest_body:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientLeft
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    more = message.get("more_body", False)
+                    if more:
+                        limit.reschedule(due + size / MIN_BYTES_PER_SECOND)
+                        self._hold(limit, size)
+            finally:
+                self._incomplete.pop(limit, None)
         return b"".join(parts), not more
+
+    def _hold(self, limit: asyncio.Timeout, size: int) -> None:
+        """Note the size of an incomplete body; end the time of the largest while all together are too large."""
+        self._incomplete[limit] = size
+        if sum(self._incomplete.values()) > MAX_HELD_BYTES:
+            largest = max(self._incomplete, key=lambda one: self._incomplete[one])
+            del self._incomplete[largest]
+            largest.reschedule(0)
 
     async def _send(
         self, response: WsgiResponse, connection: "ClientConnection | None", send: Send, *, closes: bool
     ) -> None:
         """Send a response as the client takes it; a thread reads each further part of a long body."""
-        if closes:
-            response.headers.append((b"connection", b"close"))
         try:
-            await send(response.start())
-            while not (response.over or (connection and connection.transport.is_closing())):
+            await send(response.start(closes=closes))
+            while not response.over:
                 await send({"type": "http.response.body", "body": response.part, "more_body": True})
                 await self._threads.run(response.read)
         finally:
@@ -230,22 +256,18 @@ class Front:
 
     async def _send_live(self, response: WsgiResponse, connection: "ClientConnection | None", send: Send) -> None:
         """Send the parts of a response when each is there, until it or its client ends."""
+        if connection:
+            connection.detach()
+        begun = False
         try:
-            if connection:
-                connection.detach(asyncio.current_task())
-            async with aclosing(response.live()) as messages:
-                async for message in messages:
-                    # The body of ?wait has no headers before its first part.
-                    if connection and message["type"] == "http.response.start":
-                        message["headers"].append((b"connection", b"close"))
-                    await send(message)
-        except asyncio.CancelledError:
-            if connection is None:
-                raise
-            connection.transport.close()
+            async with aclosing(aiter(response.body)) as parts:
+                async for part in parts:
+                    if not begun:  # the body of ?wait has no headers before its first part
+                        begun = True
+                        await send(response.start(closes=connection is not None))
+                    await send({"type": "http.response.body", "body": part, "more_body": True})
+            await send({"type": "http.response.body"})
         finally:
-            if connection:
-                connection.task = None
             response.close()
 
 

@@ -72,6 +72,14 @@ MUTANTS = (
         (f"{OF_FRAMES}::test_a_quiet_stream_is_kept_alive[by_thread]",),
     ),
     Mutant(
+        "a server that cancels a stream ends it without a reason",
+        "section 8: streams end with the process",
+        "turno/capabilities/streams/live.py",
+        "                self._subscriber.end(CloseReason.SHUTTING_DOWN)\n",
+        "                raise\n",
+        (f"{OF_FRAMES}::test_a_cancelled_stream_ends_with_its_reason",),
+    ),
+    Mutant(
         "a stream outlives its session",
         "section 8: the stream ends when the session does",
         "turno/capabilities/streams/live.py",

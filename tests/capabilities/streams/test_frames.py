@@ -78,6 +78,18 @@ def test_a_quiet_stream_is_kept_alive(read: Callable[[LiveBody], list[bytes]], m
     assert KEEP_ALIVE in read(frames_of(watching))
 
 
+def test_a_cancelled_stream_ends_with_its_reason() -> None:
+    async def read() -> bytes:
+        parts = aiter(frames_of(subscriber()))
+        assert await anext(parts) == RETRY
+        waiting = asyncio.ensure_future(anext(parts))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        return await waiting
+
+    assert b"shutting-down" in asyncio.run(read())
+
+
 @both
 def test_a_wait_ends_with_its_job_and_with_its_time(read: Callable[[LiveBody], list[bytes]]) -> None:
     def parts(waiting: Awaiting) -> list[bytes]:

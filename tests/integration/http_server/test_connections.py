@@ -143,6 +143,19 @@ def test_malformed_request_is_refused_and_disconnected(
     assert client.status() is None
 
 
+@pytest.mark.parametrize("end", [b"\r\n\r\n", b"\0"], ids=["complete", "invalid"])
+def test_head_above_its_limit_is_refused_by_its_size(client: Client, end: bytes) -> None:
+    client.send(HEALTH[:-2] + b"X: " + b"y" * 100_000 + end)
+    assert [client.status(), client.status()] == [431, None]
+
+
+def test_line_end_does_not_keep_a_connection_open(client: Client) -> None:
+    client.send(HEALTH)
+    assert client.status() == 200
+    client.send(b"\r\n")
+    assert [client.status(), client.status()] == [408, None]
+
+
 @pytest.mark.parametrize("body", [b"zz\r\n", b"2\r\n{}}}\r\n0\r\n\r\n"], ids=["size", "terminator"])
 def test_request_with_a_broken_chunk_gets_one_response(
     example: ExampleInstallation, client: Client, body: bytes

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from turno.errors import InvalidSettings
-from turno.http_server.web_server import WebServer, listen
+from turno.http_server.web_server import UNACKNOWLEDGED_MS, WebServer, listen
 from turno.settings import Settings
 
 if TYPE_CHECKING:
@@ -26,6 +26,13 @@ def test_listens_at_ipv4_ipv6_and_local_addresses(
     for _ in range(2):  # the file of a local socket outlives its server
         with listen(address) as listener, socket.socket(listener.family) as client:
             client.connect(listener.getsockname())
+
+
+def test_connections_inherit_the_time_limit_for_acknowledgements() -> None:
+    with listen("127.0.0.1:0") as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == UNACKNOWLEDGED_MS
 
 
 def test_an_address_in_use_is_refused_by_its_setting() -> None:

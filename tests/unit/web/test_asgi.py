@@ -11,6 +11,7 @@ import pytest
 from flask import Flask, Response, request
 
 from turno import Principal, TurnoASGI
+from turno.http_server import front
 from turno.settings import Limits, Settings
 from turno.wiring.asgi import PRINCIPAL
 
@@ -146,6 +147,22 @@ def test_a_body_beyond_the_limit_is_not_read_to_its_end() -> None:
 
 def test_a_client_that_leaves_within_its_body_gets_no_response() -> None:
     assert exchange(Mounted(lambda: ""), body(b"x")[0], LEFT).sent == []
+
+
+def test_a_slow_body_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front, "CLIENT_TIMEOUT_SECONDS", 0.1)
+    app = Mounted(lambda: pytest.fail("the request is not complete"))
+    assert exchange(app, body(b"x")[0]).sent[0]["status"] == 408
+
+
+def test_time_limit_of_a_body_ends_with_its_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front, "CLIENT_TIMEOUT_SECONDS", 0.1)
+
+    def view() -> tuple[str, int]:
+        sleep(0.3)
+        return "too large", 413
+
+    assert exchange(Mounted(view), body(b"x" * 3000)[0]).sent[0]["status"] == 413
 
 
 @pytest.mark.parametrize("kind", [Endless, Live])

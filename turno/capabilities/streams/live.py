@@ -56,13 +56,10 @@ class LiveBody:
         self.close = leave
 
     def __iter__(self) -> Iterator[bytes]:
-        woken = self._subscriber.wakes_thread()
-        while not self._over:
-            woken.clear()
-            if part := self._next():
+        with asyncio.Runner() as runner:
+            parts = aiter(self)
+            while part := runner.run(anext(parts, b"")):
                 yield part
-            else:
-                woken.wait(self._pause())
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         woken = self._subscriber.wakes_task()
@@ -70,10 +67,14 @@ class LiveBody:
             woken.clear()
             if part := self._next():
                 yield part
-            else:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._pause()):
-                        await woken.wait()
+                continue
+            try:
+                async with asyncio.timeout(self._pause()):
+                    await woken.wait()
+            except TimeoutError:
+                pass
+            except asyncio.CancelledError:  # the server ends its tasks, or the client has left
+                self._subscriber.end(CloseReason.SHUTTING_DOWN)
 
     def _next(self) -> bytes:
         """Return the bytes to send now."""

@@ -2,12 +2,12 @@
 
 import asyncio
 import math
-import threading
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Self
 from uuid import UUID
 
@@ -92,7 +92,7 @@ class Subscriber:
     def __init__(self, view: View) -> None:
         self.view = view
         self.wake: Callable[[], object] = lambda: None
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._waiting: dict[Hashable, bytes] = {}
         self._seen: dict[Hashable, tuple[int, str]] = {}
         self._close_reason: CloseReason | None = None
@@ -123,12 +123,6 @@ class Subscriber:
         with self._lock:
             waiting, self._waiting = list(self._waiting.values()), {}
             return waiting, self._close_reason
-
-    def wakes_thread(self) -> threading.Event:
-        """Return an event for the reading thread: set while events are queued."""
-        event = threading.Event()
-        self.wake = event.set
-        return event
 
     def wakes_task(self) -> asyncio.Event:
         """Return an event of the running event loop for the task that takes."""
