@@ -38,7 +38,7 @@ def worker_of(web: DemoWeb) -> int:
 def test_sigterm_ends_streams_and_next_process_resumes(
     example: ExampleInstallation,
 ) -> None:
-    job_id = example.enqueue({"order_ids": [1]})
+    job_id = example.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(hours=1))
     with ExitStack() as stack:
         with web_of(example) as web:
             opened = [
@@ -63,7 +63,7 @@ def test_sigterm_ends_streams_and_next_process_resumes(
 
 
 def test_killed_web_process_loses_no_state_on_reconnect(example: ExampleInstallation) -> None:
-    job_id = example.enqueue({"order_ids": [1]})
+    job_id = example.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(hours=1))
     with web_of(example) as web:
         with StreamClient(web.port, f"/api/jobs/{job_id}/stream", headers_of(example)) as stream:
             [(_, first)] = stream.first_state()
