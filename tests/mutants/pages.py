@@ -290,8 +290,8 @@ MUTANTS = (
         "streams take every thread of a server",
         HELD,
         "turno/capabilities/streams/hub.py",
-        "allowed = self._most if most is None else min(most, self._most)",
-        "allowed = self._most",
+        "(self._most if most is None else min(most, self._most))",
+        "self._most",
         (f"{MOUNTED}::test_streams_take_at_most_half_of_the_host_threads",),
     ),
     Mutant(

@@ -15,7 +15,6 @@ OF_FAULTS = "tests/capabilities/streams/test_faults.py"
 OF_SUBSCRIBER = "tests/capabilities/streams/test_subscriber.py"
 OF_FRAMES = "tests/capabilities/streams/test_frames.py"
 OF_CLIENT = "tests/unit/test_client.py"
-OF_AWAITING = "tests/capabilities/streams/test_awaiting.py"
 OWN = "section 8: a stream shows exactly its user's visible jobs"
 ONE_USE = "section 8: a ticket is one-use, short-lived, bound to user, tenant and job"
 NOTHING_MISSED = "section 8: nothing can be missed, hint or no hint"
@@ -305,20 +304,12 @@ MUTANTS = (
         (f"{OF_HUB}::test_parked_job_notifies_its_user_at_once",),
     ),
     Mutant(
-        "an answer that was waited for leaves out a long result",
-        "decision 73: the answer is the job's own body",
-        HUB,
-        "audience.awaited.intersection(news)",
-        "()",
-        (f"{OF_AWAITING}::test_waiting_client_receives_the_whole_result",),
-    ),
-    Mutant(
-        "an answer that was waited for is an older row's",
+        "an answer that was waited for is an older state",
         NOTHING_MISSED,
-        SUBSCRIBER,
-        ' or row["revision"] >= self.row["revision"]',
-        " or True",
-        (f"{OF_FRAMES}::test_an_older_row_does_not_replace_a_later_one",),
+        "turno/capabilities/streams/live.py",
+        "            await asyncio.to_thread(self._settle, self.response)\n",
+        "            pass\n",
+        (f"{OF_FRAMES}::test_a_wait_ends_with_its_job_and_with_its_time[by_thread]",),
     ),
     Mutant(
         "a submission that is sent again is another job",

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from functools import partial
 from time import time
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
 from flask import Response
+from psycopg import OperationalError
 
 from tests.subscribers import state, subscriber
 from turno.capabilities.streams import live as stream_response
 from turno.capabilities.streams.live import KEEP_ALIVE, EndOfWait, Frames
 from turno.capabilities.streams.stream_events import RETRY
-from turno.capabilities.streams.subscriber import Awaiting, CloseReason
+from turno.capabilities.streams.subscriber import CloseReason
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,29 +94,30 @@ def test_a_cancelled_stream_ends_with_its_reason() -> None:
 
 @both
 def test_a_wait_ends_with_its_job_and_with_its_time(read: Callable[[LiveBody], list[bytes]]) -> None:
-    def parts(waiting: Awaiting) -> list[bytes]:
-        waiting.see({"revision": 1, "finished_at": None})
-        body = EndOfWait(Response(b"accepted", status=202), waiting, lambda row: str(row["finished_at"]), left.set)
+    def parts(waiting: Subscriber, state: bytes) -> list[bytes]:
+        def settle(response: Response) -> bool:
+            response.set_data(state)
+            return True
+
+        body = EndOfWait(Response(b"accepted", status=202), waiting, settle, left.set)
         body.begin = body.response.iter_encoded
         return read(body)
 
     left = threading.Event()
-    ended = Awaiting(subscriber(job_id=uuid4()).view)
-
-    def end() -> None:
-        ended.see({"revision": 2, "finished_at": "noon"})
-        ended.end(CloseReason.JOB_ENDED)
-
-    later(end)
-    assert parts(ended) == [b"noon"]
+    ended = subscriber(job_id=uuid4())
+    later(partial(ended.end, CloseReason.JOB_ENDED))
+    assert parts(ended, b"noon") == [b"noon"]
     assert left.is_set()
-    over = Awaiting(subscriber(job_id=uuid4(), until=time() + 0.1).view)
-    assert parts(over) == [b"accepted"]
+    over = subscriber(job_id=uuid4(), until=time() + 0.1)
+    assert parts(over, b"open") == [b"open"]
     assert time() >= over.view.until
 
 
-def test_an_older_row_does_not_replace_a_later_one() -> None:
-    waiting = Awaiting(subscriber(job_id=uuid4()).view)
-    for row in ({"revision": 2}, {"revision": 1}):
-        waiting.see(row)
-    assert waiting.row == {"revision": 2}
+def test_a_wait_answers_without_its_database() -> None:
+    def settle(_response: Response) -> bool:
+        raise OperationalError("the server is away")
+
+    waiting = subscriber(job_id=uuid4(), until=time())
+    body = EndOfWait(Response(b"accepted", status=202), waiting, settle, lambda: None)
+    body.begin = body.response.iter_encoded
+    assert by_thread(body) == [b"accepted"]

@@ -13,7 +13,7 @@ import pytest
 
 from tests.installation import ExampleInstallation
 from tests.subscribers import subscriber
-from turno.capabilities.streams.hub import Hub, ServerFull, StreamLimit
+from turno.capabilities.streams.hub import Hub
 from turno.capabilities.streams.stream_events import StreamEvents
 from turno.capabilities.streams.subscriber import CloseReason, Subscriber
 from turno.store.changes import Changes
@@ -21,6 +21,7 @@ from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.identity.tenant import Tenant
 from turno.testing.wait import wait_until
+from turno.web.responses import Problem
 
 CANARY = "canary-5b1f"
 
@@ -334,10 +335,10 @@ def test_a_hub_serves_so_many_streams_and_so_many_of_one_user(example: ExampleIn
         first, second = subscriber(tenant=example.one), subscriber(tenant=example.one)
         hub.join(first)
         hub.join(second)
-        with pytest.raises(StreamLimit):
+        with pytest.raises(Problem, match="You have 2 streams"):
             hub.join(subscriber(tenant=example.one))
         hub.join(subscriber(tenant=example.other))
-        with pytest.raises(ServerFull):
+        with pytest.raises(Problem, match="This server has 3 streams"):
             hub.join(subscriber(tenant=example.one, user="ben"))
         hub.leave(first)
         hub.leave(first)
@@ -350,7 +351,7 @@ def test_one_tenant_takes_its_share_of_the_streams(example: ExampleInstallation)
         first = subscriber(tenant=example.one, user="ana")
         hub.join(first)
         hub.join(subscriber(tenant=example.one, user="ben"))
-        with pytest.raises(StreamLimit, match="This tenant has 2"):
+        with pytest.raises(Problem, match="This tenant has 2"):
             hub.join(subscriber(tenant=example.one, user="eva"))
         hub.join(subscriber(tenant=example.other))
         hub.leave(first)

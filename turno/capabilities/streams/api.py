@@ -9,7 +9,7 @@ from flask import Response, request
 from flask_sse import ServerSentEventsBlueprint
 
 from turno.capabilities.streams.access import stream_scope
-from turno.capabilities.streams.hub import Hub, ServerFull, StreamLimit
+from turno.capabilities.streams.hub import Hub
 from turno.capabilities.streams.live import HEADERS, Frames, LiveResponse, most_on_threads
 from turno.capabilities.streams.stream_events import StreamEvents, ready
 from turno.capabilities.streams.subscriber import CloseReason, Subscriber, View
@@ -19,11 +19,10 @@ from turno.tenancy.identity.tenant import SLUG
 from turno.web.admission import require_operator
 from turno.web.api.jobs import EVERY_USER
 from turno.web.requests import NOT_GIVEN, Text, described, read_id
-from turno.web.responses import Kind, Problem, no_such_job
+from turno.web.responses import Kind, no_such_job
 from turno.web.routes import Answer, Call, Routes
 from turno.web.services import at, services
 
-FULL_RETRY_SECONDS = "10"
 UNREAD_AT_MOST = 50
 
 
@@ -118,7 +117,7 @@ def _open(call: Call, job_id: UUID | None, *, everybody: bool = False) -> Respon
     if everybody:
         require_operator(call.scope.principal)
     subscriber = Subscriber(View.of(call.scope, job_id, everybody=everybody))
-    _join(subscriber)
+    hub().join(subscriber, most=most_on_threads())
     try:
         # After joining: the hub offers each later change to the subscriber.
         _show_present(call, subscriber)
@@ -127,23 +126,6 @@ def _open(call: Call, job_id: UUID | None, *, everybody: bool = False) -> Respon
         raise
     frames = streams.messages(subscriber)
     return LiveResponse(frames, frames.close, mimetype="text/event-stream", headers=HEADERS)
-
-
-def _join(subscriber: Subscriber) -> None:
-    try:
-        hub().join(subscriber, most=most_on_threads())
-    except ServerFull as error:
-        raise Problem(
-            Kind.UNAVAILABLE,
-            f"{error}; ask for the job's address instead, or come back.",
-            headers={"Retry-After": FULL_RETRY_SECONDS},
-        ) from error
-    except StreamLimit as error:
-        raise Problem(
-            Kind.CROWDED,
-            f"{error}; one stream shows all jobs of its user, and a job's address has its state.",
-            headers={"Retry-After": FULL_RETRY_SECONDS},
-        ) from error
 
 
 def _show_present(call: Call, subscriber: Subscriber) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from datetime import timedelta
 from functools import partial
-from itertools import chain
 from threading import Lock, Thread
 from time import monotonic, sleep
 from typing import Any
@@ -20,13 +19,12 @@ import psycopg
 from turno.capabilities.streams.stream_events import StreamEvents
 from turno.capabilities.streams.subscriber import CloseReason, Subscriber
 from turno.capabilities.streams.tenant_subscribers import TenantSubscribers
-from turno.errors import TurnoError
 from turno.store import changes
-from turno.store.api import jobs as stored
 from turno.store.api import watched_jobs
 from turno.store.changes import Changes, Jobs, read_payload
 from turno.tenancy.identity.directory import valid_from
 from turno.tenancy.identity.session import as_api
+from turno.web.responses import Kind, Problem
 
 log = logging.getLogger(__name__)
 
@@ -44,12 +42,8 @@ FLOOD_BYTES_PER_SECOND = 1_000_000  # bytes of notifications within a second
 CLOSED_SECONDS = 1.0
 
 
-class ServerFull(TurnoError):
-    """The process serves as many streams as it may."""
-
-
-class StreamLimit(TurnoError):
-    """One user, or one tenant, has as many streams as one may."""
+FULL_RETRY_SECONDS = "10"
+ONE_IS_ENOUGH = "the most allowed; one stream shows all jobs of its user, and a job's address has its state."
 
 
 class Listener:
@@ -150,20 +144,22 @@ class Hub:
         return self._streams.total()
 
     def join(self, subscriber: Subscriber, *, most: int | None = None) -> None:
-        """Hand changes to a subscriber from now on; raises ServerFull, also beyond `most`, or StreamLimit."""
+        """Hand changes to a subscriber from now on.
+
+        Raises Problem 503 if the process serves as many streams as it may, or `most`, and 429 if the user or the tenant
+        has as many as one may.
+        """
         view = subscriber.view
         user = (view.tenant.id, view.user)
         with self._lock:
             audience = self._audiences.get(view.tenant.id)
-            allowed = self._most if most is None else min(most, self._most)
-            if len(self) >= allowed:
-                raise ServerFull(f"This server has {len(self)} streams open, as many as it serves")
+            if len(self) >= (self._most if most is None else min(most, self._most)):
+                text = f"This server has {len(self)} streams open, as many as it serves"
+                raise _full(Kind.UNAVAILABLE, f"{text}; ask for the job's address instead, or come back.")
             if audience is not None and len(audience.subscribers) >= self._most_per_tenant:
-                raise StreamLimit(
-                    f"This tenant has {self._most_per_tenant} streams open here, as many as one tenant may"
-                )
+                raise _full(Kind.CROWDED, f"This tenant has {self._most_per_tenant} streams open here, {ONE_IS_ENOUGH}")
             if self._streams[user] >= self._most_per_user:
-                raise StreamLimit(f"You have {self._most_per_user} streams open here, as many as one user may")
+                raise _full(Kind.CROWDED, f"You have {self._most_per_user} streams open here, {ONE_IS_ENOUGH}")
             self._streams[user] += 1
             if audience is None:
                 audience = self._audiences[view.tenant.id] = TenantSubscribers(
@@ -269,9 +265,6 @@ class Hub:
             # A job that waits for a person has no run_at; like an end, that is a notification to its user.
             news = [row["id"] for row in rows if row["finished_at"] is not None or row["run_at"] is None]
             notices = watched_jobs.notifications_of(reader, news) if news and audience.users else []
-            # In single reads, because each has the whole result.
-            whole = [stored.find(reader, job_id, None) for job_id in audience.awaited.intersection(news)]
-        audience.inform(chain(rows, filter(None, whole)))
         for row in rows:
             audience.show_job(row, self._events)
         for row in notices:
@@ -344,3 +337,7 @@ class Hub:
             selector.select(timeout)
         with suppress(BlockingIOError):
             os.eventfd_read(self._wake)
+
+
+def _full(kind: Kind, detail: str) -> Problem:
+    return Problem(kind, detail, headers={"Retry-After": FULL_RETRY_SECONDS})

@@ -15,9 +15,9 @@ from uuid import UUID
 
 from flask import Response, g, request
 
-from turno.capabilities.streams.hub import Hub, ServerFull, StreamLimit
+from turno.capabilities.streams.hub import Hub
 from turno.capabilities.streams.stream_events import RETRY, StreamEvents, close_event
-from turno.capabilities.streams.subscriber import Awaiting, CloseReason, Subscriber, View
+from turno.capabilities.streams.subscriber import CloseReason, Subscriber, View
 from turno.http_server.request_threads import EVENT_LOOP
 from turno.jobs.handler import named_handlers
 from turno.jobs.redaction import Redaction
@@ -26,9 +26,9 @@ from turno.store.api import jobs as stored
 from turno.store.outage import OUTAGE
 from turno.tenancy.identity.connections import TimeoutConnection
 from turno.tenancy.identity.logins import Logins
-from turno.tenancy.identity.session import SERVICE_TIMEOUTS, assert_pinned
+from turno.tenancy.identity.session import SERVICE_TIMEOUTS, as_api, assert_pinned
 from turno.web.api.job_body import job_body
-from turno.web.responses import dumps
+from turno.web.responses import Problem, dumps
 from turno.web.routes import Call
 from turno.web.services import Live, WaitQuery, at, services
 
@@ -43,8 +43,6 @@ MAX_WAIT_SECONDS = 30  # seconds that a request waits at most
 # Milliseconds. One session reads for all streams of a process: a tenant with locked tables must not delay it.
 HUB_TIMEOUTS = SERVICE_TIMEOUTS | {"lock_timeout": "200", "statement_timeout": "2000"}
 HUB_ANSWERS_WITHIN = 5.0  # seconds
-
-Row = dict[str, Any]
 
 
 class LiveBody:
@@ -65,7 +63,7 @@ class LiveBody:
         woken = self._subscriber.wakes_task()
         while not self._over:
             woken.clear()
-            if part := self._next():
+            if part := await self._next():
                 yield part
                 continue
             try:
@@ -76,7 +74,7 @@ class LiveBody:
             except asyncio.CancelledError:  # the server ends its tasks, or the client has left
                 self._subscriber.end(CloseReason.SHUTTING_DOWN)
 
-    def _next(self) -> bytes:
+    async def _next(self) -> bytes:
         """Return the bytes to send now."""
         raise NotImplementedError
 
@@ -90,7 +88,7 @@ class Frames(LiveBody):
 
     _due: float | None = None  # of the next comment; None before the first part
 
-    def _next(self) -> bytes:
+    async def _next(self) -> bytes:
         if self._due is None:
             part = RETRY
         else:
@@ -144,21 +142,19 @@ class EndOfWait(LiveBody):
     begin: Callable[[], Iterable[bytes]]  # starts the response and returns its parts
 
     def __init__(
-        self, response: Response, subscriber: Awaiting, body: Callable[[Row], str], leave: Callable[[], None]
+        self, response: Response, subscriber: Subscriber, settle: Callable[[Response], bool], leave: Callable[[], None]
     ) -> None:
         super().__init__(subscriber, leave)
         self.response = response
-        self._body = body
+        self._settle = settle
 
-    def _next(self) -> bytes:
-        subscriber = cast("Awaiting", self._subscriber)
-        self._over = subscriber.take()[1] is not None or time() >= subscriber.view.until
+    async def _next(self) -> bytes:
+        self._over = self._subscriber.take()[1] is not None or time() >= self._subscriber.view.until
         if not self._over:
             return b""
         self.close()
-        row = subscriber.row
-        if row is not None and (row["finished_at"] is not None or self.response.status_code != HTTPStatus.ACCEPTED):
-            settled(self.response, row, self._body)
+        with suppress(*OUTAGE):
+            await asyncio.to_thread(self._settle, self.response)
         return b"".join(self.begin())
 
 
@@ -173,25 +169,27 @@ class AwaitedResponse(LiveResponse):
         return end
 
 
-def settled(answer: Response, row: Row, body: Callable[[Row], str]) -> Response:
-    """Set status and body of a response to the state in this row."""
-    answer.status_code = HTTPStatus.OK
-    answer.set_data(body(row))
-    answer.headers.pop("ETag", None)
-    if row["finished_at"] is not None:
-        answer.headers.pop("Retry-After", None)
-    return answer
+def settling(call: Call, job_id: UUID) -> Callable[[Response], bool]:
+    """Return the function that sets a response to the state of the job, in any thread, and returns whether it ended.
 
+    A job that does not exist counts as ended. The response to a submission changes with the end of its job only.
+    """
+    found, scope, root = services(), call.scope, at("")
 
-def _body_of(call: Call) -> Callable[[Row], str]:
-    """Return the function that writes the job's JSON for this caller, in any thread."""
-    root, operator = at(""), call.scope.principal.operator
-    redaction = services().redaction if call.scope.hides else None
+    def settle(response: Response) -> bool:
+        with found.connection() as connection, as_api(connection, scope.tenant) as reader:
+            row = stored.find(reader, job_id, scope.visible_user)
+        ended = row is None or row["finished_at"] is not None
+        if row is not None and (ended or response.status_code != HTTPStatus.ACCEPTED):
+            seen = found.redaction.row(row) if scope.hides else row
+            response.status_code = HTTPStatus.OK
+            response.set_data(dumps(job_body(seen, root, operator=scope.principal.operator)))
+            response.headers.pop("ETag", None)
+            if ended:
+                response.headers.pop("Retry-After", None)
+        return ended
 
-    def body(row: Row) -> str:
-        return dumps(job_body(redaction.row(row) if redaction else row, root, operator=operator))
-
-    return body
+    return settle
 
 
 class LiveStreams(Hub, Live):
@@ -205,22 +203,19 @@ class LiveStreams(Hub, Live):
         seconds = min(query.wait, MAX_WAIT_SECONDS)
         if not seconds or request.method == "HEAD":
             return answer
-        subscriber = Awaiting(View.of(call.scope, job_id, until=time() + seconds))
-        with suppress(ServerFull, StreamLimit, *OUTAGE):
+        subscriber, settle = Subscriber(View.of(call.scope, job_id, until=time() + seconds)), settling(call, job_id)
+        with suppress(Problem, *OUTAGE):
             self.join(subscriber, most=most_on_threads())
+            leave = partial(self.leave, subscriber)
             try:
-                # Read after joining: the hub reports any later end.
-                with call.scope.reading() as reader:
-                    row = stored.find(reader, job_id, call.scope.visible_user)
+                ended = settle(answer)  # after joining: the hub reports any later end
             except BaseException:
-                self.leave(subscriber)
+                leave()
                 raise
-            if row is None or row["finished_at"] is not None:
-                self.leave(subscriber)
-                return answer if row is None else settled(answer, row, _body_of(call))
-            subscriber.see(row)
-            end = EndOfWait(answer, subscriber, _body_of(call), partial(self.leave, subscriber))
-            return AwaitedResponse(end, end.close)
+            if not ended:
+                end = EndOfWait(answer, subscriber, settle, leave)
+                return AwaitedResponse(end, end.close)
+            leave()
         return answer
 
 

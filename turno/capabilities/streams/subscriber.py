@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 from uuid import UUID
 
 from turno.tenancy.identity.tenant import Tenant
@@ -134,25 +134,6 @@ class Subscriber:
         self._seen[state.key] = (state.revision, state.label)
         if len(self._seen) > MOST_REMEMBERED:
             del self._seen[next(iter(self._seen))]
-
-
-class Awaiting(Subscriber):
-    """A request that waits for the end of its job: keeps the latest row of the job in place of states."""
-
-    __slots__ = ("row",)
-
-    def __init__(self, view: View) -> None:
-        super().__init__(view)
-        self.row: dict[str, Any] | None = None
-
-    def see(self, row: dict[str, Any]) -> None:
-        """Keep the job's row, unless a later row is known."""
-        with self._lock:
-            if self.row is None or row["revision"] >= self.row["revision"]:
-                self.row = row
-
-    def offer(self, state: State) -> None:
-        """Do nothing: the response has one state, the last."""
 
 
 def _wake_task(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> None:

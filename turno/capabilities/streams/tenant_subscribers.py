@@ -1,12 +1,11 @@
 """One tenant's subscribers, and which states they were sent."""
 
-from collections.abc import Iterable
 from time import monotonic
 from typing import Any
 from uuid import UUID
 
 from turno.capabilities.streams.stream_events import StreamEvents
-from turno.capabilities.streams.subscriber import Awaiting, CloseReason, State, Subscriber
+from turno.capabilities.streams.subscriber import CloseReason, State, Subscriber
 from turno.tenancy.identity.tenant import Tenant
 
 Row = dict[str, Any]
@@ -42,11 +41,6 @@ class TenantSubscribers:
     def watched(self) -> set[UUID]:
         """The jobs with a separate stream."""
         return {subscriber.view.job_id for subscriber in self.subscribers if subscriber.view.job_id is not None}
-
-    @property
-    def awaited(self) -> set[UUID]:
-        """The jobs that a request waits for: each is read with its whole row."""
-        return {one.view.job_id for one in self.subscribers if isinstance(one, Awaiting) and one.view.job_id}
 
     @property
     def followed(self) -> set[UUID]:
@@ -89,13 +83,6 @@ class TenantSubscribers:
             if ended and view.job_id is not None:
                 subscriber.end(CloseReason.JOB_ENDED)
         self._note(row, ended=ended)
-
-    def inform(self, rows: Iterable[Row]) -> None:
-        """Hand jobs to the requests that wait for their ends."""
-        known = {row["id"]: row for row in rows}
-        for subscriber in self.subscribers:
-            if isinstance(subscriber, Awaiting) and subscriber.view.job_id in known:
-                subscriber.see(known[subscriber.view.job_id])
 
     def show_notification(self, row: Row, events: StreamEvents) -> None:
         """Hand a notification to its user."""
