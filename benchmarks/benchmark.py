@@ -1,4 +1,4 @@
-"""What every benchmark is."""
+"""The parts that all benchmarks have: options, a subject, a function that measures it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How thorough to be, and whether to measure other systems too; `smoke` only proves that the benchmark runs."""
+    """The size of a run, and whether it measures peers too; `smoke` only proves that the benchmark runs."""
 
     quick: bool = False
     smoke: bool = False
@@ -26,7 +26,7 @@ class Options:
 
     @property
     def seconds(self) -> float:
-        """How long sampling may go on at most, on however busy a machine."""
+        """The time limit of sampling, in seconds, which also ends it on a busy machine."""
         return self.of(120.0, quick=20.0, smoke=0.0)
 
     def of(self, full: T, *, quick: T, smoke: T) -> T:
@@ -47,7 +47,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A sentence about what is measured, and the measuring."""
+    """The measured subject in one sentence, and the function that measures it."""
 
     about: str
     run: Callable[[Options], Report]
