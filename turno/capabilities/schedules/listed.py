@@ -57,10 +57,12 @@ def with_problem(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         """
     )
     for one in cursor:
-        about = {"template": one.template} if one.template else {"tenant": one.tenant}
         if one.template:
-            sentence, command = f"the template {one.template} in {one.n} tenants", f"turno template show {one.template}"
+            sentence = f"the template {one.template} in {one.n} tenants left moments out; {one.first}"
+            values = {"template": one.template, "n": one.n}
+            yield Trouble(sentence, one.since, f"turno template show {one.template}", "templates", values, one.tenant)
         else:
-            sentence, command = f"{one.n} schedules of {one.tenant}", f"turno schedule list --tenant {one.tenant}"
-        sentence, kind = f"{sentence} left moments out; {one.first}", "templates" if one.template else "schedules"
-        yield Trouble(sentence, one.since, command, kind, about | {"n": one.n}, one.tenant)
+            sentence = f"{one.n} schedules of {one.tenant} left moments out; {one.first}"
+            values = {"tenant": one.tenant, "n": one.n}
+            command = f"turno schedule list --tenant {one.tenant}"
+            yield Trouble(sentence, one.since, command, "schedules", values, one.tenant)
