@@ -9,9 +9,8 @@ from threading import Lock
 from time import monotonic
 from typing import Any, TypeVar
 
-# Set by a server with an event loop for asynchronous bodies, which then occupy no thread.
-EVENT_LOOP = "turno.event_loop"
-# Key of the process's ThreadShares in the WSGI environment, on a server that shares threads between requests.
+# Key of the process's ThreadShares in the WSGI environment, on a server that shares threads between requests and whose
+# event loop iterates asynchronous bodies, which then occupy no thread.
 PLACES = "turno.places"
 # Where it leaves the number of the tenant that had none left: the server may ask again, nothing was done.
 WANTED = "turno.wanted"
@@ -88,7 +87,7 @@ class RequestThreads:
 
     async def respond(self, handle: Callable[[dict[str, Any]], Response], environ: dict[str, Any]) -> Response:
         """Have a thread handle a request, again when its tenant has a place if it had none, for some seconds."""
-        environ |= {EVENT_LOOP: True, PLACES: self._places}
+        environ[PLACES] = self._places
         self._loop = asyncio.get_running_loop()
         until = self._loop.time() + PLACE_WAIT_SECONDS
         while True:
