@@ -65,7 +65,7 @@ ATTACKS: dict[str, tuple[LiteralString, Guard]] = {
     "write a table": ("DELETE FROM {b}.invoice_lines", OUT_OF_B),
     "read jobs": ("SELECT FROM {b}.background_jobs", OUT_OF_B),
     "read a view": ("SELECT FROM {b}.invoice_totals", OUT_OF_B),
-    "call a function": ("SELECT {b}.claim_hold(gen_random_uuid(), gen_random_uuid())", OUT_OF_B),
+    "call a function": ("SELECT {b}.jobs_held(ARRAY[gen_random_uuid()], ARRAY[gen_random_uuid()])", OUT_OF_B),
     "lock a table": ("LOCK TABLE {b}.orders", OUT_OF_B),
     "by a statistics side door": ("SELECT ts_stat({text_spying})", OUT_OF_B),
     # Leaving something behind that others will run.
