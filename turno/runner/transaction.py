@@ -15,7 +15,7 @@ from turno.jobs.job import Batch, Claim
 from turno.runner.session import HandlerConnection, Sessions, transient
 from turno.runner.shared_state import SharedState
 from turno.store.handler import attempts
-from turno.store.handler.pipeline import JobPipeline, Result, Started
+from turno.store.handler.pipeline import JobPipeline, Result, Started, run_text
 from turno.store.outage import in_short, unreachable
 from turno.tenancy.identity.session import NotConfined
 
@@ -89,8 +89,10 @@ class BatchTransaction:
     def _set_savepoint(self) -> None:
         release = f"RELEASE SAVEPOINT {self._savepoint}; " if self._savepoint else ""
         self._savepoint = f"job_{token_hex(8)}"  # a name that no handler chooses by accident
+        if self._session.refusal is not None:
+            raise HandlerMisuse(self._session.refusal)
         try:
-            self._session.execute((release + NEXT.format(started=self._started, savepoint=self._savepoint)).encode())
+            run_text(self._session, release + NEXT.format(started=self._started, savepoint=self._savepoint))
         except psycopg.Error as error:
             self.broken = HandlerMisuse(ENDED) if error.sqlstate in NOT_OURS else error
             self._session.refusal = REFUSED
