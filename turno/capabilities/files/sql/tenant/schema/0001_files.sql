@@ -36,5 +36,5 @@ CREATE TABLE job_file_pieces (
 -- Most uploads are compressed; another attempt to compress costs more than the copy.
 ALTER TABLE job_file_pieces ALTER COLUMN data SET STORAGE EXTERNAL;
 
-CREATE TRIGGER job_files_forget AFTER DELETE ON background_jobs REFERENCING OLD TABLE AS gone
+CREATE OR REPLACE TRIGGER job_files_forget AFTER DELETE ON background_jobs REFERENCING OLD TABLE AS gone
     FOR EACH STATEMENT EXECUTE FUNCTION job_rows_forget('job_files');

@@ -12,5 +12,5 @@ CREATE INDEX background_job_parts_of_part ON background_job_parts (part_id);
 
 CREATE TRIGGER parts_end AFTER UPDATE ON background_jobs FOR EACH ROW
     WHEN (NEW.finished_at IS NOT NULL AND OLD.finished_at IS NULL AND NEW.status <> 'completed') EXECUTE FUNCTION parts_end();
-CREATE TRIGGER parts_forget AFTER DELETE ON background_jobs REFERENCING OLD TABLE AS gone
+CREATE OR REPLACE TRIGGER parts_forget AFTER DELETE ON background_jobs REFERENCING OLD TABLE AS gone
     FOR EACH STATEMENT EXECUTE FUNCTION job_rows_forget('background_job_parts');

@@ -43,5 +43,5 @@ CREATE TABLE job_schedule_runs (
 
 CREATE TRIGGER mirror AFTER INSERT OR UPDATE OR DELETE ON job_schedules FOR EACH ROW EXECUTE FUNCTION schedule_mirror();
 
-CREATE TRIGGER schedule_runs_forget AFTER DELETE ON background_jobs REFERENCING OLD TABLE AS gone
+CREATE OR REPLACE TRIGGER schedule_runs_forget AFTER DELETE ON background_jobs REFERENCING OLD TABLE AS gone
     FOR EACH STATEMENT EXECUTE FUNCTION job_rows_forget('job_schedule_runs', 'turno.template_runs');
