@@ -58,7 +58,7 @@ MODULES = {"import": "import_rows", "report": "report_rows"}
 def main(*, name: str | None, json_wanted: bool, quick: bool, smoke: bool, peers: bool) -> None:
     """Run the benchmark NAME; without a name, list them. Exit status 1 if something is broken."""
     if name is None:
-        click.echo("\n".join(f"{one:<12} {benchmark_named(one).about}" for one in NAMES))
+        click.echo("\n".join(f"{item:<12} {benchmark_named(item).about}" for item in NAMES))
         return
     # Ended from outside, it still stops its server and leaves no folder behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))

@@ -147,10 +147,10 @@ class BrokerEnvironment:
 def open_broker_environment(tenants: int = 1) -> Iterator[BrokerEnvironment]:
     """Start PostgreSQL and RabbitMQ, with some tenants; all of it is gone afterwards."""
     with open_environment() as bench, Node(folder=bench.folder / "broker") as node:
-        found = BrokerEnvironment(bench, node, [bench.tenant(f"suc{number:04d}") for number in range(tenants)])
+        result = BrokerEnvironment(bench, node, [bench.tenant(f"suc{number:04d}") for number in range(tenants)])
         try:
-            yield found
+            yield result
         finally:
-            for worker in found.workers:
+            for worker in result.workers:
                 worker.kill()
                 worker.wait()

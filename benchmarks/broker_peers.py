@@ -37,18 +37,18 @@ PEERS = (
 
 def throughput(measured: BrokerEnvironment, jobs: int) -> dict[str, object]:
     """Return the release and the jobs per second of each peer, or the reason for a missing figure."""
-    found: dict[str, object] = {}
+    result: dict[str, object] = {}
     for peer in PEERS:
         try:
             python = install(measured.bench.folder / peer.name, *peer.packages)
-            found[peer.name] = {
+            result[peer.name] = {
                 "version": version(python, peer.name),
                 "jobs/s, two workers": _Run(measured, peer, python).drain(jobs),
                 "results": "in PostgreSQL" if peer.keeps_results else "none kept",
             }
         except PeerMissing as missing:
-            found[peer.name] = f"left out: {missing}"
-    return found
+            result[peer.name] = f"left out: {missing}"
+    return result
 
 
 class _Run:

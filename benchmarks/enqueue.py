@@ -68,8 +68,8 @@ def run(options: Options) -> Report:
 def _ours(bench: BenchEnvironment, stack: ExitStack) -> dict[str, Contestant]:
     admin, role = bench.admin, sql.Identifier(ROLE)
     admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x'").format(role))
-    (found,) = (one for one in hosts(admin) if one.name == ROLE)
-    join_host(admin, bench.logins, found)
+    (result,) = (host for host in hosts(admin) if host.name == ROLE)
+    join_host(admin, bench.logins, result)
     admin.execute("CREATE SCHEMA erp; CREATE TABLE erp.sales (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY)")
     admin.execute(sql.SQL("GRANT USAGE ON SCHEMA erp TO {0}; GRANT INSERT ON erp.sales TO {0}").format(role))
     floor, usual, quiet = (stack.enter_context(_host(bench)) for _ in range(3))

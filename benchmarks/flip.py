@@ -111,9 +111,9 @@ def _tally(broken: BrokerEnvironment, jobs: list[UUID]) -> dict[str, Any]:
 
 def _run_by(broken: BrokerEnvironment, residents: dict[int, str]) -> dict[str, int]:
     """Count the attempts of each backend: launched workers ran the jobs that no resident worker ran."""
-    found = Counter[str]()
+    result = Counter[str]()
     for tenant in broken.tenants:
         query = "SELECT split_part(worker, ':', 2)::integer, count(*) FROM background_job_attempts GROUP BY 1"
         for pid, attempts in broken.bench.in_schema(tenant).execute(query).fetchall():
-            found[residents.get(pid, "exec")] += attempts
-    return {backend: found[backend] for backend in BACKENDS}
+            result[residents.get(pid, "exec")] += attempts
+    return {backend: result[backend] for backend in BACKENDS}

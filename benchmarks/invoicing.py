@@ -184,6 +184,6 @@ def _clear(bench: BenchEnvironment, tenant: Tenant) -> None:
 
 def _check(bench: BenchEnvironment, tenant: Tenant) -> None:
     admin = bench.in_schema(tenant)
-    found = admin.execute("SELECT count(*), sum(net_total) FROM invoices").fetchone()
-    if found != (len(SHARE), expected_net_total(SHARE)) or check_invoices(admin) != SPOTLESS:
-        raise WrongTotals(f"invoices and their net total are {found}")
+    result = admin.execute("SELECT count(*), sum(net_total) FROM invoices").fetchone()
+    if result != (len(SHARE), expected_net_total(SHARE)) or check_invoices(admin) != SPOTLESS:
+        raise WrongTotals(f"invoices and their net total are {result}")

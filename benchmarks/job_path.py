@@ -93,7 +93,7 @@ def main(checkout: Path) -> None:
         pool = started("work", "--max", "1")
         here = Installation(folder, checkout, admin, page, token)
         passed = [job(here, turn=2 * number + 1) for number in range(WARM_UP + RUNS)][WARM_UP:]
-        report(passed, {pid: role_of(pid, demo.pid, pool.pid) for one in passed for pid in one["files"]})
+        report(passed, {pid: role_of(pid, demo.pid, pool.pid) for item in passed for pid in item["files"]})
 
 
 def admin_url(checkout: Path) -> str:
@@ -157,15 +157,15 @@ def role_of(pid: int, demo: int, pool: int) -> str:
 
 def report(passed: list[Any], roles: dict[int, str]) -> None:
     """Print the steps of every job."""
-    always = {pid: set.intersection(*(one["files"].get(pid, set()) for one in passed)) for pid in roles}
+    always = {pid: set.intersection(*(item["files"].get(pid, set()) for item in passed)) for pid in roles}
     steady = {pid: files for pid, files in always.items() if files}
     for pid, files in sorted(steady.items(), key=lambda item: roles[item[0]], reverse=True):
         print(f"{roles[pid]:<18} {len(files):>3} files: {' '.join(sorted(files))}")
     print(f"{'files together':<18} {len(set().union(*steady.values())):>3}, in {len(steady)} processes")
-    functions = set.intersection(*(one["functions"] for one in passed))
+    functions = set.intersection(*(item["functions"] for item in passed))
     print(f"{'SQL functions':<18} {len(functions):>3}: {' '.join(sorted(functions))}")
-    logins = set().union(*(one["statements"] for one in passed))
-    least = {name: min(one["statements"][name] for one in passed) for name in sorted(logins)}
+    logins = set().union(*(item["statements"] for item in passed))
+    least = {name: min(item["statements"][name] for item in passed) for name in sorted(logins)}
     reply = ", ".join(f"{name} {count}" for name, count in least.items() if count)
     print(f"{'statements':<18} {sum(least.values()):>3}: {reply}")
 

@@ -83,7 +83,7 @@ class Branch:
 
     def check(self) -> None:
         """Raise Damaged unless every submitted order has exactly one invoice and every job is completed."""
-        found = {
+        result = {
             "invoices": self.count("SELECT count(*) FROM invoices"),
             "orders invoiced": self.count("SELECT count(DISTINCT order_id) FROM invoices"),
             "items done": self.count("SELECT count(*) FROM background_job_items WHERE state = 'done'"),
@@ -93,8 +93,8 @@ class Branch:
         }
         integrity = check_invoices(self.admin)
         wanted = [self.requested] * 4 + [self.jobs] * 2
-        if integrity != SPOTLESS or list(found.values()) != wanted:
-            raise Damaged(f"{self.tenant.slug}: {self.requested} orders in {self.jobs} jobs, but {found}, {integrity}")
+        if integrity != SPOTLESS or list(result.values()) != wanted:
+            raise Damaged(f"{self.tenant.slug}: {self.requested} orders in {self.jobs} jobs, but {result}, {integrity}")
 
 
 @dataclass(slots=True)

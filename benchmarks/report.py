@@ -65,13 +65,13 @@ class Report:
     def json(self, *, quick: bool) -> str:
         """Return the report for programs, on one line; each fact under its own name."""
         machine = {"cores": os.cpu_count(), "load": os.getloadavg()[0], "python": platform.python_version()}
-        found = asdict(self)
-        return json.dumps(_rounded({**found.pop("facts"), **found, "quick": quick, "machine": machine}))
+        result = asdict(self)
+        return json.dumps(_rounded({**result.pop("facts"), **result, "quick": quick, "machine": machine}))
 
 
 def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return round(value, DIGITS)
     if isinstance(value, dict):
-        return {key: _rounded(one) for key, one in value.items()}
+        return {key: _rounded(part) for key, part in value.items()}
     return value

@@ -123,8 +123,8 @@ def resident(
 
 def children(pool: subprocess.Popen[bytes]) -> list[int]:
     """Return the pids of a pool's children that run jobs: each leads its process group."""
-    found = Path(f"/proc/{pool.pid}/task/{pool.pid}/children").read_text().split()
-    return [int(pid) for pid in found if _group(pid) == int(pid)]
+    result = Path(f"/proc/{pool.pid}/task/{pool.pid}/children").read_text().split()
+    return [int(pid) for pid in result if _group(pid) == int(pid)]
 
 
 def _group(pid: str) -> int | None:

@@ -69,24 +69,24 @@ def run(options: Options) -> Report:
     for tenants in options.of(TENANTS, quick=TENANTS, smoke=TENANTS[:1]):
         for a_day in options.of(JOBS_A_DAY, quick=JOBS_A_DAY, smoke=JOBS_A_DAY[:1]):
             load = Load(tenants=tenants, jobs_a_day=a_day)
-            found = need(load, costs)
-            waits = simulate(load, costs, found.children, seconds=3_600 if a_day < JOBS_A_DAY[-1] else 600)
+            result = need(load, costs)
+            waits = simulate(load, costs, result.children, seconds=3_600 if a_day < JOBS_A_DAY[-1] else 600)
             report.facts[f"{tenants:,} tenants, {a_day:,} jobs a day"] = {
-                **{name: round(value, 3) for name, value in asdict(found).items()},
+                **{name: round(value, 3) for name, value in asdict(result).items()},
                 **{f"simulated {name}": round(value, 3) for name, value in asdict(waits).items()},
-                "breaks": breaks(found),
+                "breaks": breaks(result),
             }
     return report
 
 
 def _claims(bench: BenchEnvironment, stack: ExitStack, options: Options) -> dict[str, float]:
-    found = {}
+    result = {}
     for number, scene in enumerate(options.of(SCENES, quick=SCENES, smoke=(LONE,))):
         stage = claim.Stage(bench, stack, scene, f"scene_{number}")
         stage.turn()
         taken = [stage.turn()[0] for _ in range(options.of(CLAIMS, quick=CLAIMS, smoke=1))]
-        found[scene.name] = round(sum(taken) / len(taken), 4)
-    return found
+        result[scene.name] = round(sum(taken) / len(taken), 4)
+    return result
 
 
 def _operators_look(bench: BenchEnvironment) -> dict[str, float]:
@@ -97,14 +97,14 @@ def _operators_look(bench: BenchEnvironment) -> dict[str, float]:
         "tenants' shares": worst_tenants,
         "queues": queued,
     }
-    found = {}
+    result = {}
     with service_session(logins, logins.operator, application="bench-operator") as operator:
         for name, look in looks.items():
             look(operator)
             before = processor_time.milliseconds(operator.info.backend_pid)
             look(operator)
-            found[name] = round(processor_time.milliseconds(operator.info.backend_pid) - before, 1)
-    return found
+            result[name] = round(processor_time.milliseconds(operator.info.backend_pid) - before, 1)
+    return result
 
 
 def _costs(bench: BenchEnvironment, counts: tuple[int, int, int], jobs: int, report: Report) -> dict[str, float]:

@@ -109,11 +109,11 @@ def _watched(bench: BenchEnvironment, seconds: float) -> tuple[datetime, datetim
 def _all(
     bench: BenchEnvironment, tenants: list[Tenant], question: LiteralString, begin: datetime, end: datetime
 ) -> list[float]:
-    found: list[float] = []
+    result: list[float] = []
     for tenant in tenants:
         requested = sql.SQL(question).format(schema=sql.Identifier(tenant.schema))
-        found += [value for (value,) in bench.admin.execute(requested, (begin, end)).fetchall()]
-    return found
+        result += [value for (value,) in bench.admin.execute(requested, (begin, end)).fetchall()]
+    return result
 
 
 def _firings(bench: BenchEnvironment, tenants: list[Tenant]) -> list[float]:
@@ -149,9 +149,9 @@ def _requested(engine: Engine) -> list[float]:
     took = []
     for _ in range(TURN):
         start = time.perf_counter()
-        found = due_tenants(engine)
+        result = due_tenants(engine)
         took.append((time.perf_counter() - start) * 1000)
-        assert found == [], "nothing is due"  # noqa: S101
+        assert result == [], "nothing is due"  # noqa: S101
     return took
 
 

@@ -36,7 +36,10 @@ def run(_options: Options) -> Report:
         "tenancy": _of(TENANCY),
         "web and commands": _of(WEB_AND_COMMANDS),
         "test kit and client": _of(TEST_KIT),
-        **{f"capability {one.name}": _lines(LIBRARY / "capabilities" / one.name) for one in installed()},
+        **{
+            f"capability {capability.name}": _lines(LIBRARY / "capabilities" / capability.name)
+            for capability in installed()
+        },
     }
     sources = list(LIBRARY.rglob("*.sql"))
     report.facts = {

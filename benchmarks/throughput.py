@@ -72,15 +72,15 @@ def run(options: Options) -> Report:
 
 
 def _peers(bench: BenchEnvironment, stack: ExitStack, report: Report, jobs: int) -> dict[str, Contestant]:
-    found: dict[str, Contestant] = {}
+    result: dict[str, Contestant] = {}
     for name, queue in (("procrastinate", procrastinate), ("pgqueuer", pgqueuer)):
         try:
-            found[name] = stack.enter_context(Workers(queue(bench))).turn(jobs)
+            result[name] = stack.enter_context(Workers(queue(bench))).turn(jobs)
         except PeerMissing as missing:
             report.facts[name] = str(missing)
         else:
             report.facts[name] = version(bench.folder / name / "bin" / "python", name)
-    return found
+    return result
 
 
 class Pool:

@@ -162,9 +162,9 @@ class Day:
 
     def _parsed(self, text: str) -> date:
         for form in _DATES:
-            if found := form.fullmatch(text.partition(" ")[0]):
+            if match := form.fullmatch(text.partition(" ")[0]):
                 try:
-                    return date(int(found["year"]), int(found["month"]), int(found["day"]))
+                    return date(int(match["year"]), int(match["month"]), int(match["day"]))
                 except ValueError:
                     break
         raise Wrong("date", value=short(text))
@@ -179,10 +179,10 @@ class Choice:
     def read(self, cell: Cell, mark: Mark) -> str:
         """Return the value of the word; raises Wrong."""
         del mark
-        found = self.words.get(folded(plain(cell)))
-        if found is None:
+        result = self.words.get(folded(plain(cell)))
+        if result is None:
             raise Wrong("choice", value=short(plain(cell)), expected=", ".join(self.words))
-        return found
+        return result
 
 
 @dataclass(frozen=True, slots=True)

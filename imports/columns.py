@@ -116,12 +116,12 @@ class Header:
 
     def numbers(self, cells: Sequence[Cell]) -> list[str]:
         """Return the texts of a line's numbers with decimals."""
-        found = []
+        result = []
         for column in TABLES[self.table]:
             place = self.places.get(column.name, len(cells))
             if isinstance(column.kind, Number | OneOf) and place < len(cells) and isinstance(cells[place], str):
-                found.append(plain(cells[place]).removesuffix("%").rstrip())
-        return found
+                result.append(plain(cells[place]).removesuffix("%").rstrip())
+        return result
 
     def read(self, line: int, cells: Sequence[Cell], mark: Mark, formulas: frozenset[int]) -> tuple[Row, list[Problem]]:
         """Return a line's values and its problems."""

@@ -73,7 +73,9 @@ class DataImport(JobHandler[DataImportPayload]):
             with group as items:
                 records = window.take([item.value for item in items])
                 with job.connection.transaction(force_rollback=payload.dry_run):
-                    refused = store(job.connection, payload.table, [one for one in records if not one.problems])
+                    refused = store(
+                        job.connection, payload.table, [record for record in records if not record.problems]
+                    )
                 for item, record in zip(items, records, strict=True):
                     if problems := record.problems or refused.get(record.line):
                         item.fail(WrongLine(problems, payload.language))

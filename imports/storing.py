@@ -66,9 +66,9 @@ def store(connection: Connection[Any], table: TableName, records: Sequence[Recor
 def _unknown(connection: Connection[Any], records: Sequence[Record]) -> dict[int, list[Problem]]:
     """Return the missing references of these orders, and the orders that exist already."""
     with connection.cursor(row_factory=tuple_row) as cursor:
-        found = cursor.execute(_KNOWN, _columns([row for record in records for row in record.rows])).fetchone()
-    assert found is not None  # noqa: S101 - a SELECT of three values has a row
-    orders, customers, products = map(set, found)
+        result = cursor.execute(_KNOWN, _columns([row for record in records for row in record.rows])).fetchone()
+    assert result is not None  # noqa: S101 - a SELECT of three values has a row
+    orders, customers, products = map(set, result)
     refused: dict[int, list[Problem]] = {}
     for record in records:
         first = record.rows[0]

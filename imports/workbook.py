@@ -90,13 +90,15 @@ def inspected(stream: BinaryIO) -> dict[int, frozenset[int]]:
                     raise FileRefused("foreign parts", value=short(part.filename))
                 if part.flag_bits & 1:
                     raise FileRefused("old workbook")
-            found: dict[str, dict[int, set[int]]] = {}
+            result: dict[str, dict[int, set[int]]] = {}
             cells = 0
             for part in parts:
-                cells += _inspect(book, part, found.setdefault(part.filename, {}) if _is_sheet(part.filename) else None)
+                cells += _inspect(
+                    book, part, result.setdefault(part.filename, {}) if _is_sheet(part.filename) else None
+                )
                 if cells > MOST_CELLS:
                     raise FileRefused("too many cells", most=MOST_CELLS)
-            formulas = found.get(_first_sheet(book), {})
+            formulas = result.get(_first_sheet(book), {})
     except BROKEN as error:
         raise FileRefused("broken workbook") from error
     return {row: frozenset(columns) for row, columns in formulas.items()}
@@ -143,12 +145,12 @@ class Extent:
 
 
 def _look(text: bytes, formulas: dict[int, set[int]], seen: Extent) -> None:
-    for found in _ROW.finditer(text):
-        if int(found[1]) > MOST_ROWS:
-            raise FileRefused("wide sheet", value=found[1].decode(), columns=MOST_COLUMNS, most=MOST_ROWS)
-    for found in _CELL.finditer(text):
+    for match in _ROW.finditer(text):
+        if int(match[1]) > MOST_ROWS:
+            raise FileRefused("wide sheet", value=match[1].decode(), columns=MOST_COLUMNS, most=MOST_ROWS)
+    for match in _CELL.finditer(text):
         seen.cells += 1
-        place = _REFERENCE.search(found[1])
+        place = _REFERENCE.search(match[1])
         if place is None:
             continue
         column, row = _number(place[1]), int(place[2])
@@ -156,7 +158,7 @@ def _look(text: bytes, formulas: dict[int, set[int]], seen: Extent) -> None:
             reference = (place[1] + place[2]).decode()
             raise FileRefused("wide sheet", value=reference, columns=MOST_COLUMNS, most=MOST_ROWS)
         seen.rows, seen.columns = max(seen.rows, row), max(seen.columns, column + 1)
-        if found[2] and len(formulas) < MOST_FORMULAS:
+        if match[2] and len(formulas) < MOST_FORMULAS:
             formulas.setdefault(row, set()).add(column)
 
 
@@ -171,9 +173,9 @@ def _first_sheet(book: zipfile.ZipFile) -> str:
     """Return the part that holds the first sheet of a workbook."""
     sheets = ET.fromstring(book.read("xl/workbook.xml"))  # noqa: S314 - document types were refused
     relations = ET.fromstring(book.read("xl/_rels/workbook.xml.rels"))  # noqa: S314
-    wanted = next(one.get(_RELATION) for one in sheets.iter() if one.tag.endswith("}sheet"))
-    for one in relations:
-        if one.get("Id") == wanted:
-            target = str(one.get("Target"))
+    wanted = next(item.get(_RELATION) for item in sheets.iter() if item.tag.endswith("}sheet"))
+    for relation in relations:
+        if relation.get("Id") == wanted:
+            target = str(relation.get("Target"))
             return target.lstrip("/") if target.startswith("/") else f"xl/{target}"
     raise KeyError("the first sheet is not in the workbook")

@@ -126,10 +126,10 @@ class Faults:
     def heal(self, *, everything: bool = False) -> None:
         """End the faults whose time is over, or all faults."""
         now = time.monotonic()
-        due = [one for one in self._to_heal if everything or one.at <= now or one.early()]
-        self._to_heal = [one for one in self._to_heal if one not in due]
-        for one in sorted(due, key=lambda one: one.at):
-            one.what()
+        due = [item for item in self._to_heal if everything or item.at <= now or item.early()]
+        self._to_heal = [item for item in self._to_heal if item not in due]
+        for item in sorted(due, key=lambda item: item.at):
+            item.what()
         if everything and self._broker is not None:
             self._broker.heal()
 
@@ -230,20 +230,20 @@ class Faults:
         return 1
 
     def _end_web(self, fault: Fault) -> int:
-        found = self._processes.web_processes()
+        result = self._processes.web_processes()
         if fault.kind == "terminate web":
-            return len(processes.terminate(*found[:1]))
-        victim = _pick(found, fault.whom)
+            return len(processes.terminate(*result[:1]))
+        victim = _pick(result, fault.whom)
         if victim is None:
             return 0
         # The parent takes all processes with it; the parent replaces a single serving process.
-        return len(processes.kill(*(found if victim == found[0] else [victim])))
+        return len(processes.kill(*(result if victim == result[0] else [victim])))
 
     def _change_backend(self, whom: float) -> int:
         """Change the backend as an operator does, for all tenants, half of them or a single tenant."""
         names = ("exec", "pool", *(("rabbitmq",) if self._broker is not None else ()))
         some = [("--canary", "50"), *(("--tenant", tenant.slug) for tenant in self._environment.tenants)]
-        orders = [(name,) for name in names] + [(name, *one) for name in (*names, "default") for one in some]
+        orders = [(name,) for name in names] + [(name, *item) for name in (*names, "default") for item in some]
         order = orders[int(whom * len(orders))]
         command = [sys.executable, "-m", "turno.commands.main", "backend", "set", *order]
         variables = self._environment.web_variables()

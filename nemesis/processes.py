@@ -102,8 +102,8 @@ class Processes:
         """Return the living supervisors, each with the children that run jobs or speak AMQP."""
         everybody = set(self.everybody())
         children = {pid: [child for child in processes.children(pid) if child in everybody] for pid in everybody}
-        born = {child for found in children.values() for child in found}
-        return {pid: found for pid, found in sorted(children.items())
+        born = {child for pids in children.values() for child in pids}
+        return {pid: pids for pid, pids in sorted(children.items())
                 if pid not in born and processes.leads_a_group(pid)}  # fmt: skip
 
     def web_processes(self) -> list[int]:

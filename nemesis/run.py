@@ -181,8 +181,8 @@ class Run:
         people: list[Client | Teller] = [*clients, teller]
         if self._workload.has("schedules"):
             put_schedules(environment)
-        for one in people:
-            one.start()
+        for item in people:
+            item.start()
         began, struck, waiting = time.monotonic(), Counter[str](), list(self._schedule.faults)
         judge_at = JUDGE_EVERY
         try:
@@ -197,9 +197,9 @@ class Run:
                 else:
                     time.sleep(0.05)
         finally:
-            for one in people:
-                one.leave()
-            while any(one.is_alive() for one in people):  # one may wait for the lock of a fault
+            for item in people:
+                item.leave()
+            while any(item.is_alive() for item in people):  # one may wait for the lock of a fault
                 faults.heal()
                 time.sleep(0.05)
             self.verdict.faults, self.verdict.requested = dict(struck), len(self._client_log)

@@ -73,8 +73,8 @@ class InvoiceAuthorisation:
         """Look up the voucher under the number."""
         held = self._held()
         if held is not None:
-            found = is_of(self.voucher, held)
-            return Done(as_result(held)) if found else Unknown(beside(self.invoice.label, self.voucher, held))
+            result = is_of(self.voucher, held)
+            return Done(as_result(held)) if result else Unknown(beside(self.invoice.label, self.voucher, held))
         if effect.age < self.latest or self._last() >= self.voucher.number:
             raise TooEarly(f"the tax authority may still authorise {self.invoice.label}; it is looked up again")
         return Absent()

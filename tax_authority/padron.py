@@ -45,7 +45,7 @@ class Padron:
         if len(persons) != 1:
             raise AuthorityUnclear("the tax authority's answer names no taxpayer")
         (person,) = persons
-        problems = [text for one in all_at(person, "errorConstancia/error") if (text := (one.text or "").strip())]
+        problems = [text for item in all_at(person, "errorConstancia/error") if (text := (item.text or "").strip())]
         if problems:
             raise _refusal("; ".join(problems)[:LONGEST_TEXT])
         if text_at(person, "datosGenerales/idPersona") != cuit:

@@ -94,7 +94,7 @@ def _content(reply: bytes) -> Any:
         raise AuthorityUnclear("the tax authority's answer is no SOAP message")
     (content,) = body
     if content.tag == f"{ENVELOPE}Fault":
-        details = tuple(etree.QName(one).localname for one in all_at(content, "detail/*"))
+        details = tuple(etree.QName(item).localname for item in all_at(content, "detail/*"))
         code = text_at(content, "faultcode").rpartition(":")[2]
         raise SoapFault(code, sentence_at(content, "faultstring"), details)
     return content

@@ -180,12 +180,12 @@ class Desk:
         if not cuit or len(cuit) != CUIT_DIGITS:
             what = f"there is no customer {customer_id} in this branch" if row is None else "enter the customer's CUIT"
             return _refusing(UnknownCustomer(what))
-        found = self._requested(REGISTRY, lambda: self._authority.taxpayer(cuit))
-        if isinstance(found, AuthorityRefused):
-            return _refusing(found)
-        if found.condition not in CONDITIONS:
-            return _refusing(UnknownCondition(f"the registry says condition {found.condition} of {cuit}"))
-        condition = CONDITIONS[found.condition]
+        result = self._requested(REGISTRY, lambda: self._authority.taxpayer(cuit))
+        if isinstance(result, AuthorityRefused):
+            return _refusing(result)
+        if result.condition not in CONDITIONS:
+            return _refusing(UnknownCondition(f"the registry says condition {result.condition} of {cuit}"))
+        condition = CONDITIONS[result.condition]
 
         def take_over() -> str:
             self._job.connection.execute(

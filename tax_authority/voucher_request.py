@@ -35,7 +35,7 @@ def detail(voucher: Voucher, cuit: int) -> dict[str, Any]:
         "CondicionIVAReceptorId": voucher.receiver_condition,
     }
     if voucher.associated:
-        fields["CbtesAsoc"] = {"CbteAsoc": [_associated(one, cuit) for one in voucher.associated]}
+        fields["CbtesAsoc"] = {"CbteAsoc": [_associated(item, cuit) for item in voucher.associated]}
     if voucher.rates:
         lines = [
             {"Id": line.rate_id, "BaseImp": _cents(line.base), "Importe": _cents(line.amount)} for line in voucher.rates

@@ -84,15 +84,15 @@ class Wsfe:
         """Return the voucher under a number, None if the authority has none."""
         which = {"CbteTipo": kind, "CbteNro": number, "PtoVta": point_of_sale}
         result = self._ask("FECompConsultar", ticket, FeCompConsReq=which)
-        found = all_at(result, "ResultGet")
+        outcome = all_at(result, "ResultGet")
         reasons = _reasons(result, "Errors/Err")
-        if not found and reasons and {code for code, _ in reasons} == {NO_SUCH_VOUCHER}:
+        if not outcome and reasons and {code for code, _ in reasons} == {NO_SUCH_VOUCHER}:
             return None
-        if not found and reasons:
+        if not outcome and reasons:
             raise refusal(reasons)
-        if len(found) != 1 or text_at(found[0], "Resultado") != "A":
+        if len(outcome) != 1 or text_at(outcome[0], "Resultado") != "A":
             raise AuthorityUnclear("the tax authority's answer does not say whether it keeps this voucher")
-        (kept,) = found
+        (kept,) = outcome
         self._is_about(kept, "", PtoVta=point_of_sale, CbteTipo=kind, CbteDesde=number, CbteHasta=number)
         return Authorisation(
             cae=_cae(text_at(kept, "CodAutorizacion")),
@@ -144,7 +144,7 @@ def refusal(reasons: Reasons) -> Exception:
 
 
 def _reasons(element: Any, path: str) -> Reasons:
-    return tuple((_number(one, "Code"), sentence_at(one, "Msg")) for one in all_at(element, path))
+    return tuple((_number(item, "Code"), sentence_at(item, "Msg")) for item in all_at(element, path))
 
 
 def _texts(reasons: Reasons) -> tuple[str, ...]:

@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 def fetch(session: Session, claim: Claim) -> tuple[Started, datetime]:
     """Return the fetched job and its time; raises ClaimLost."""
-    found = _pipeline(session, claim).fetch([claim]).exchange().fetched
-    if found is None or found.now is None:
+    result = _pipeline(session, claim).fetch([claim]).exchange().fetched
+    if result is None or result.now is None:
         raise ClaimLost("the job was not found")
-    return found.jobs[claim.job_id], found.now
+    return result.jobs[claim.job_id], result.now
 
 
 def fetch_batch(session: Session, claims: Sequence[Claim]) -> Mapping[UUID, Started]:
     """Open a transaction, and return the fetched jobs of these attempts."""
-    found = _pipeline(session, claims[0]).fetch(claims).begin().exchange().fetched
-    assert found is not None
-    return found.jobs
+    result = _pipeline(session, claims[0]).fetch(claims).begin().exchange().fetched
+    assert result is not None
+    return result.jobs
 
 
 def begin(session: Session) -> str:
@@ -48,9 +48,9 @@ def begin(session: Session) -> str:
 
 def start(session: Session, claim: Claim, worker: str) -> Started:
     """Have people see that the job runs, and open no transaction for its handler."""
-    found, now = fetch(session, claim)
+    result, now = fetch(session, claim)
     attempts.start(session, claim, worker, now)
-    return found
+    return result
 
 
 def fail(

@@ -64,8 +64,8 @@ class _Requests(BaseHTTPRequestHandler):
     authority: Authority
 
     def do_GET(self) -> None:
-        found = self.authority.found(self.path.rpartition("/")[2])
-        self._say(200, found) if found else self._say(404, {})
+        result = self.authority.found(self.path.rpartition("/")[2])
+        self._say(200, result) if result else self._say(404, {})
 
     def do_POST(self) -> None:
         self.authority.under_way(1)

@@ -28,7 +28,9 @@ def worker_here(example: ExampleInstallation) -> UUID:
 
 def claimer_here() -> Claimer:
     """Return the claimer of a resident worker with the tests' handlers."""
-    return Claimer(backend="pool", queues=["hot"], types=[(one.type, one.version) for one in REGISTRY.handlers])
+    return Claimer(
+        backend="pool", queues=["hot"], types=[(handler.type, handler.version) for handler in REGISTRY.handlers]
+    )
 
 
 def together(job_type: str) -> int:

@@ -125,7 +125,7 @@ class FiscalBranch:
 
     def granted(self) -> list[Granted]:
         """The authority's grants, by number."""
-        return sorted(self.stub.books.granted, key=lambda one: (one.series.kind, one.number))
+        return sorted(self.stub.books.granted, key=lambda item: (item.series.kind, item.number))
 
     def codes(self) -> dict[int, str | None]:
         """The branch's stored codes, by the invoice's number."""

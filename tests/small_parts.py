@@ -15,5 +15,5 @@ class SmallParts(BatchInvoicing):
 
 def small_parts() -> Registry:
     """Return the application's handlers with a replacement."""
-    handlers = [one for one in build_registry().handlers if one.type != SmallParts.type]
+    handlers = [handler for handler in build_registry().handlers if handler.type != SmallParts.type]
     return Registry.of([*handlers, SmallParts])

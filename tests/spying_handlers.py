@@ -39,7 +39,7 @@ class Spy(JobHandler[SpyPayload]):
             "its first environment": Path("/proc/self/environ").read_bytes(),
             "its parent's": Path(f"/proc/{os.getppid()}/environ").read_bytes(),
         }
-        found = [
+        result = [
             f"{name} in {where}"
             for name, halves in payload.halves.items()
             for where, seen in sights.items()
@@ -48,7 +48,7 @@ class Spy(JobHandler[SpyPayload]):
         del sights
         in_memory = {name for seen in memory() for name, halves in payload.halves.items() if stands_in(seen, halves)}
         return {
-            "found": found,
+            "found": result,
             "in memory": sorted(in_memory),
             "dumpable": ctypes.CDLL(None).prctl(PR_GET_DUMPABLE, 0, 0, 0, 0),
             "core": resource.getrlimit(resource.RLIMIT_CORE)[1],

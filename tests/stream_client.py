@@ -77,18 +77,18 @@ class StreamClient:
 
     def first_state(self) -> list[tuple[str, Any]]:
         """All events before `ready`."""
-        found = []
+        result = []
         while (event := self.event()) and event[0] != "ready":
-            found.append(event)
+            result.append(event)
         assert event is not None, "the stream ended before its first state was complete"
-        return found
+        return result
 
     def rest(self) -> list[tuple[str, Any]]:
         """All events to the end."""
-        found = []
+        result = []
         while event := self.event():
-            found.append(event)
-        return found
+            result.append(event)
+        return result
 
     def _until(self, mark: bytes) -> bytes:
         while mark not in self._rest:
@@ -96,16 +96,16 @@ class StreamClient:
             if not part:
                 raise EOFError
             self._rest += part
-        found, _, self._rest = self._rest.partition(mark)
-        return found
+        result, _, self._rest = self._rest.partition(mark)
+        return result
 
     def _receive(self) -> bytes:
         """The next bytes of the body; none at its end."""
         if self._undecoded is None:
             return self.socket.recv(65536)
         while True:
-            size, found, rest = self._undecoded.partition(b"\r\n")
-            if found and len(rest) >= (length := int(size, 16)) + 2:
+            size, result, rest = self._undecoded.partition(b"\r\n")
+            if result and len(rest) >= (length := int(size, 16)) + 2:
                 self._undecoded = rest[length + 2 :]
                 return rest[:length]
             part = self.socket.recv(65536)

@@ -143,7 +143,7 @@ def test_the_application_uses_the_library_s_public_names_alone(package: str) -> 
         for target in [*imports(path), *only_typed(path)]
         if target.partition(".")[0] == "turno"
     }
-    assert {one for one in used if not public(one[1])} == set()
+    assert {item for item in used if not public(item[1])} == set()
     assert used or package == "tenants"
 
 

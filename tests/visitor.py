@@ -43,6 +43,6 @@ class Visitor:
         return form_token(cookie.value)
 
     def hidden(self, path: str, name: str) -> str:
-        found = re.search(rf'<input type="hidden" name="{name}" value="([^"]*)"', self.get(path).text)
-        assert found is not None, f"no field {name} at {path}"
-        return html.unescape(found[1])
+        result = re.search(rf'<input type="hidden" name="{name}" value="([^"]*)"', self.get(path).text)
+        assert result is not None, f"no field {name} at {path}"
+        return html.unescape(result[1])

@@ -28,9 +28,9 @@ def load(place: Place) -> Any:
 
     Raises any error of the module, or AttributeError.
     """
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.append(folder)
     module, _, name = place.partition(":")
     return getattr(import_module(module), name)
 
@@ -164,74 +164,74 @@ class Capability:
 
     def folder(self, path: str) -> Path | None:
         """Return a folder of this capability, or None if it has none."""
-        found = HOME / self.name / path
-        return found if found.is_dir() else None
+        folder = HOME / self.name / path
+        return folder if folder.is_dir() else None
 
 
 @cache
 def installed() -> tuple[Capability, ...]:
     """Return the installed capabilities, by name: SQL and rights follow them."""
     names = sorted(file.parent.name for file in HOME.glob("*/capability.py"))
-    found = tuple(import_module(f"turno.capabilities.{name}.capability").CAPABILITY for name in names)
-    if wrong := [name for name, one in zip(names, found, strict=True) if one.name != name]:
+    capabilities = tuple(import_module(f"turno.capabilities.{name}.capability").CAPABILITY for name in names)
+    if wrong := [name for name, capability in zip(names, capabilities, strict=True) if capability.name != name]:
         raise InvalidSettings([f"turno/capabilities/{wrong[0]}/capability.py declares another name; rename the folder"])
-    return found
+    return capabilities
 
 
 def enabled(switch: str) -> tuple[Capability, ...]:
     """Return the capabilities with their tasks, commands, routes and pages on; `switch` is TURNO_CAPABILITIES."""
-    known = {one.name: one for one in installed()}
+    known = {capability.name: capability for capability in installed()}
     off = set(filter(None, switch.removeprefix(ALL_BUT).split(",")))
     if off - known.keys() or not (switch.startswith(ALL_BUT) or not switch):
         names = ", ".join(known) or "none"
         raise InvalidSettings(
             [f"TURNO_CAPABILITIES={switch[:60]!r}: expected {ALL_BUT}NAME,NAME with names of: {names}"]
         )
-    return tuple(one for name, one in known.items() if name not in off)
+    return tuple(capability for name, capability in known.items() if name not in off)
 
 
 def backends(switch: str = "") -> dict[str, Backend]:
     """Return the backends of the core and of the enabled capabilities, by name."""
-    return merged("backend", [BACKENDS, *(one.backends for one in enabled(switch))])
+    return merged("backend", [BACKENDS, *(capability.backends for capability in enabled(switch))])
 
 
 def job_filters(switch: str = "") -> dict[str, JobFilter]:
     """Return the filters of the enabled capabilities, by name."""
-    return merged("job filter", (one.job_filters for one in enabled(switch)))
+    return merged("job filter", (capability.job_filters for capability in enabled(switch)))
 
 
 def public_name(name: str) -> Any:
     """Return the implementation of a public name of `turno`; raises AttributeError without its capability."""
-    for one in installed():
-        if name in one.names:
-            return load(one.names[name])
+    for capability in installed():
+        if name in capability.names:
+            return load(capability.names[name])
     raise AttributeError(f"turno.{name} needs a capability that is not installed; restore its folder in {HOME}")
 
 
 @cache
 def member(name: str, switch: str) -> Callable[..., Any]:
     """Return the implementation of a member of `JobContext`; raises HandlerMisuse without its capability."""
-    for one in installed():
-        if name in one.context:
-            if one not in enabled(switch):
+    for capability in installed():
+        if name in capability.context:
+            if capability not in enabled(switch):
                 raise HandlerMisuse(
-                    f"job.{name} needs the capability {one.name}; remove it from TURNO_CAPABILITIES={switch}"
+                    f"job.{name} needs the capability {capability.name}; remove it from TURNO_CAPABILITIES={switch}"
                 )
-            implementation: Callable[..., Any] = load(one.context[name])
+            implementation: Callable[..., Any] = load(capability.context[name])
             return implementation
     raise HandlerMisuse(f"job.{name} needs a capability that is not installed; restore its folder in {HOME}")
 
 
 def left_behind(source: str | None) -> bool:
     """Return whether this source, from an object's comment, is a capability without a folder."""
-    return source is not None and source != LIBRARY and source not in {one.name for one in installed()}
+    return source is not None and source != LIBRARY and source not in {capability.name for capability in installed()}
 
 
 def merged(kind: str, tables: Iterable[Mapping[str, Value]]) -> dict[str, Value]:
     """Return the entries of all tables in one; raises InvalidSettings for a name that two of them have."""
-    found: dict[str, Value] = {}
+    whole: dict[str, Value] = {}
     for table in tables:
-        if twice := sorted(found.keys() & table.keys()):
+        if twice := sorted(whole.keys() & table.keys()):
             raise InvalidSettings([f"the {kind} {twice[0]} is declared twice; rename it in one turno/capabilities/*/"])
-        found |= table
-    return found
+        whole |= table
+    return whole

@@ -25,20 +25,20 @@ class HandlerWords(NullTranslations):
     def __init__(self, handlers: Sequence[Handler], language: str) -> None:
         super().__init__()
         self._said = {
-            _message(handler.type, name): said
+            _message(handler.type, name): text
             for handler in handlers
-            for name, said in handler.words.get(language, {}).items()
+            for name, text in handler.words.get(language, {}).items()
         }
 
     def gettext(self, message: str) -> str:
         """Return the text of a message; of a message with a plural the plural."""
-        said = self._said.get(message)
-        return super().gettext(message) if said is None else said if isinstance(said, str) else said[1]
+        own = self._said.get(message)
+        return super().gettext(message) if own is None else own if isinstance(own, str) else own[1]
 
     def ngettext(self, msgid1: str, msgid2: str, n: int) -> str:
         """Return the singular or the plural of a message."""
-        said = self._said.get(msgid1)
-        return super().ngettext(msgid1, msgid2, n) if said is None or isinstance(said, str) else said[n != 1]
+        own = self._said.get(msgid1)
+        return super().ngettext(msgid1, msgid2, n) if own is None or isinstance(own, str) else own[n != 1]
 
 
 def _message(job_type: str, name: str) -> str:
@@ -53,26 +53,26 @@ def catalogues(registry: Registry) -> Catalogues:
     The languages are English, Spanish, and each language of the application's folder. Raises InvalidSettings if that
     folder has no compiled catalogue of English or of another language that it names.
     """
-    folders = [*filter(None, (one.folder("locale") for one in installed())), OWN]
+    folders = [*filter(None, (capability.folder("locale") for capability in installed())), OWN]
     own = _languages(registry.locale) if registry.locale else set()
     if registry.locale and DEFAULT not in own:
         raise InvalidSettings([f"locale: {registry.locale} has no English messages: add the folder {DEFAULT}"])
-    found: dict[str, NullTranslations] = {}
+    chains: dict[str, NullTranslations] = {}
     for language in [DEFAULT, *sorted((_languages(OWN) | own) - {DEFAULT})]:  # English first: the fallback
         chain: list[NullTranslations] = [HandlerWords(registry.handlers, language)]
         if registry.locale and language in own:
             chain.insert(0, _compiled(registry.locale, language))
         chain += [_compiled(folder, language) for folder in folders if language in _languages(folder)]
         if language != DEFAULT:
-            chain.append(found[DEFAULT])
+            chain.append(chains[DEFAULT])
         for catalogue in chain[1:]:
             chain[0].add_fallback(catalogue)
-        found[language] = chain[0]
-    return found
+        chains[language] = chain[0]
+    return chains
 
 
 def _languages(folder: Path) -> set[str]:
-    return {one.name for one in folder.iterdir() if one.is_dir()}
+    return {path.name for path in folder.iterdir() if path.is_dir()}
 
 
 def _compiled(folder: Path, language: str) -> NullTranslations:

@@ -175,10 +175,10 @@ class Client:
         context: ssl.SSLContext | None = None,
     ) -> None:
         """`url` is where Turno is, with the path it is mounted at; raises ValueError unless it is http or https."""
-        place = urlsplit(url)
-        if place.scheme not in {"http", "https"} or not place.hostname or place.query or place.fragment:
+        address = urlsplit(url)
+        if address.scheme not in {"http", "https"} or not address.hostname or address.query or address.fragment:
             raise ValueError(f"url must be an address such as https://turno.example, not {url!r}")
-        self._place = place
+        self._place = address
         self.tenant = tenant
         self._token = token
         self._timeout = timeout
@@ -220,11 +220,11 @@ class Client:
             left = LONGEST_WAIT_SECONDS if over is None else over - monotonic()
             began = monotonic()
             answer = self._ask_for(job, max(0, min(LONGEST_WAIT_SECONDS, int(left))))
-            found = Job.of(answer.body)
-            if found.ended:
-                return found
+            current = Job.of(answer.body)
+            if current.ended:
+                return current
             if over is not None and monotonic() >= over:
-                raise NotEnded(found)
+                raise NotEnded(current)
             # A server that could not keep the request names the time of the next request.
             pause = answer.retry_after or POLL_SECONDS
             if monotonic() - began < pause:
@@ -333,8 +333,8 @@ class Client:
             try:
                 with self._opened(method, path, self._timeout + wait, body, headers) as answer:
                     text = answer.read() if answer.status != NO_CONTENT else b"{}"
-                    if (found := _object_in(text)) is not None:
-                        return Answer(found, retry_after_of(answer))
+                    if (value := _object_in(text)) is not None:
+                        return Answer(value, retry_after_of(answer))
                     raise Refused(f"the answer is not a JSON object: {text[:LONGEST_SHOWN]!r}", status=answer.status)
             except Unavailable as error:
                 pause = error.retry_after if error.retry_after is not None else _pause(attempt)

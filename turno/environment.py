@@ -59,13 +59,13 @@ def variables(*, dotenv: bool = True, demo: bool = True) -> dict[str, str]:
     """
     if os.environ.get(READ_ALREADY) == "read":
         return {**os.environ, **_of_command_line}
-    found = {name: value for name, value in os.environ.items() if value}
+    given = {name: value for name, value in os.environ.items() if value}
     if dotenv:
-        found = {**(_variables(Path(".env")) if _named_file is None else _named_file), **found}
+        given = {**(_variables(Path(".env")) if _named_file is None else _named_file), **given}
     if dotenv and demo and _named_file is None:
-        found = {**_demo(Settings.value(found, "database_url")), **found}
+        given = {**_demo(Settings.value(given, "database_url")), **given}
     facts = {PREFIX + name.upper(): value for name, value in project().items() if name in ALSO_SETTINGS}
-    return {**facts, **found, **_of_command_line}
+    return {**facts, **given, **_of_command_line}
 
 
 def read_env_file(name: str) -> None:
@@ -126,8 +126,8 @@ def _variables(path: Path) -> dict[str, str]:
 def _values(lines: str) -> dict[str, str]:
     from dotenv import dotenv_values  # noqa: PLC0415 - a spawned worker never needs it
 
-    found = dotenv_values(stream=StringIO(lines), interpolate=False)
-    return {name: value for name, value in found.items() if value is not None}
+    parsed = dotenv_values(stream=StringIO(lines), interpolate=False)
+    return {name: value for name, value in parsed.items() if value is not None}
 
 
 @contextmanager

@@ -76,10 +76,10 @@ class InvalidResult(TurnoError):
 
 
 class RateLimited(TurnoError):
-    """A user or a tenant has reached the limit of the setting `max_<name>`; there is room in `retry_in` s."""
+    """A user or a tenant has reached the limit `name` of TURNO_LIMITS; it admits more in `retry_in` seconds."""
 
     def __init__(self, name: str, retry_in: float) -> None:
-        super().__init__(f"MAX_{name.upper()} is reached; there is room again in {retry_in:.0f} s")
+        super().__init__(f"the limit {name} is reached: repeat this in {retry_in:.0f} s, or raise it in TURNO_LIMITS")
         self.name = name
         self.retry_in = retry_in
 

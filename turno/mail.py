@@ -57,12 +57,12 @@ class MailServer:
         import ssl  # noqa: PLC0415 - as above
         from smtplib import SMTP, SMTP_SSL, SMTPConnectError  # noqa: PLC0415
 
-        place = urlsplit(self.url)
-        host, port = place.hostname or "", place.port or DEFAULT_PORTS[place.scheme]
-        trusted = None if place.scheme == "smtp" else ssl.create_default_context()
+        address = urlsplit(self.url)
+        host, port = address.hostname or "", address.port or DEFAULT_PORTS[address.scheme]
+        trusted = None if address.scheme == "smtp" else ssl.create_default_context()
         server = (
             SMTP_SSL(timeout=ANSWERS_WITHIN, context=trusted)
-            if place.scheme == "smtps"
+            if address.scheme == "smtps"
             else SMTP(timeout=ANSWERS_WITHIN)
         )
         server._host = host  # type: ignore[attr-defined] # noqa: SLF001 - the name that TLS checks; only the constructor sets it
@@ -71,13 +71,13 @@ class MailServer:
         end.daemon = True
         end.start()
         try:
-            code, said = server.connect(host, port)
+            code, reply = server.connect(host, port)
             if code != GREETING:
-                raise SMTPConnectError(code, said)
-            if place.scheme == "smtp+starttls":
+                raise SMTPConnectError(code, reply)
+            if address.scheme == "smtp+starttls":
                 server.starttls(context=trusted)
-            if place.username:
-                server.login(unquote(place.username), unquote(place.password or ""))
+            if address.username:
+                server.login(unquote(address.username), unquote(address.password or ""))
             server.send_message(message)
             # The server has accepted the mail: an error of QUIT is no failure.
             with suppress(OSError):

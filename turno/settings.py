@@ -82,7 +82,7 @@ class Limits:
     @classmethod
     def read(cls, text: str) -> Self:
         """Return the limits of `name=number,…`, by default the built-in limits; raises ValueError."""
-        known = {one.name: one for one in fields(cls)}
+        known = {field.name: field for field in fields(cls)}
         values: dict[str, Any] = {}
         for entry in filter(None, map(str.strip, text.split(","))):
             name, _, value = entry.partition("=")
@@ -97,7 +97,7 @@ class Limits:
     def __str__(self) -> str:
         """Return the changed limits, as `read` reads them."""
         return ",".join(
-            f"{one.name}={value}" for one in fields(self) if (value := getattr(self, one.name)) != one.default
+            f"{field.name}={value}" for field in fields(self) if (value := getattr(self, field.name)) != field.default
         )
 
     @property
@@ -305,7 +305,7 @@ class Settings:
     @property
     def mail_recipients(self) -> tuple[str, ...]:
         """Return the addresses that receive alerts."""
-        return tuple(one.removeprefix("mailto:") for one in self.alert_to if one.startswith("mailto:"))
+        return tuple(address.removeprefix("mailto:") for address in self.alert_to if address.startswith("mailto:"))
 
     @property
     def reoffer_after_seconds(self) -> float:

@@ -49,7 +49,7 @@ def tracer() -> Tracer:
     No declaration is loaded where no variable of OpenTelemetry is set.
     """
     declared = installed() if any(name.startswith("OTEL_") for name in os.environ) else ()
-    return next((cast("Tracer", load(one.tracer)()) for one in declared if one.tracer), Tracer())
+    return next((cast("Tracer", load(hook.tracer)()) for hook in declared if hook.tracer), Tracer())
 
 
 def flush() -> None:
@@ -71,5 +71,5 @@ def continued(traceparent: str | None) -> str:
 
 def trace_id(traceparent: str | None) -> str | None:
     """Return the trace's id, by which a tracing system finds it; None for a job that belongs to no trace."""
-    found = TRACEPARENT.fullmatch(traceparent or "")
-    return found[1] if found else None
+    match = TRACEPARENT.fullmatch(traceparent or "")
+    return match[1] if match else None

@@ -95,7 +95,7 @@ def _attack(place: Place, plan: Plan) -> tuple[list[Done], Window]:
         begun.append((attack, Window(start, time.time()), ending))
     siege = Window(began, time.time())
     with ThreadPoolExecutor(max(1, len(begun))) as threads:
-        endings = threads.map(lambda one: _tell(one[2]), begun)
+        endings = threads.map(lambda item: _tell(item[2]), begun)
         done = [Done(attack, window, ending) for (attack, window, _), ending in zip(begun, endings, strict=True)]
     return done, siege
 

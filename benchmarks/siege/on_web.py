@@ -95,12 +95,12 @@ def slow_sockets(place: Place, seconds: float) -> Callable[[], Ending]:
 
     def hold() -> None:
         end = time.monotonic() + HELD_AT_MOST
-        while time.monotonic() < end and any(one.held is None for one in sockets):
-            for one in sockets:
-                one.trickle()
+        while time.monotonic() < end and any(each.held is None for each in sockets):
+            for each in sockets:
+                each.trickle()
             time.sleep(TRICKLE)
-        for one in sockets:
-            one.close()
+        for each in sockets:
+            each.close()
 
     holder = Thread(target=hold)
     holder.start()
@@ -108,8 +108,8 @@ def slow_sockets(place: Place, seconds: float) -> Callable[[], Ending]:
 
     def ending() -> Ending:
         holder.join()
-        longest = max(HELD_AT_MOST if one.held is None else one.held for one in sockets)
-        left = sum(one.held is None for one in sockets)
+        longest = max(HELD_AT_MOST if each.held is None else each.held for each in sockets)
+        left = sum(each.held is None for each in sockets)
         return Ending(not left, f"{THREADS - left} of {THREADS} were hung up on, the last after {longest:.1f} s")
 
     return ending
@@ -161,8 +161,8 @@ def all_streams(place: Place, seconds: float) -> Callable[[], Ending]:
 
     viewers = 2 * STREAMS // A_VIEWER
     with ThreadPoolExecutor(viewers) as threads:
-        found = threads.map(take_places, [f"viewer{number}" for number in range(viewers)])
-        streams = [stream for taken in found for stream in taken]
+        result = threads.map(take_places, [f"viewer{number}" for number in range(viewers)])
+        streams = [stream for taken in result for stream in taken]
     neighbour = _opens_a_stream(place)
     time.sleep(max(0.0, end - time.monotonic()))
     for stream in streams:

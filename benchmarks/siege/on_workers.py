@@ -137,9 +137,9 @@ def _lock_ticket(place: Place, job: UUID, seconds: float) -> Callable[[], Ending
     """Hold a ticket's lock from another job's session for so long; returns how that ended, at once if refused."""
     session = place.session()
     try:
-        found = session.execute(OPEN_ATTEMPT, (job,)).fetchone()
+        result = session.execute(OPEN_ATTEMPT, (job,)).fetchone()
         session.execute("BEGIN")
-        session.execute(HOLD, {"job": job, "token": found[0] if found else None})
+        session.execute(HOLD, {"job": job, "token": result[0] if result else None})
     except psycopg.Error as error:
         ending = refused(error)
         session.close()

@@ -59,16 +59,16 @@ class SiegeReport(Report):
     def lines(self) -> list[str]:
         """Return the report for people, the attacks first."""
         reply = (
-            f"{'ok ' if one['decent'] else 'BAD'} {one['of']:<3} {one['attack']:<54}"
-            f" p99 {', '.join(f'{name} {p99:.0f}' for name, p99 in one['p99_ms'].items())}: {one['how']}"
-            for one in self.endings
+            f"{'ok ' if ending['decent'] else 'BAD'} {ending['of']:<3} {ending['attack']:<54}"
+            f" p99 {', '.join(f'{name} {p99:.0f}' for name, p99 in ending['p99_ms'].items())}: {ending['how']}"
+            for ending in self.endings
         )
         return [*reply, *Report.lines(self)]
 
     def measure(self, samples: Sequence[Sample], calm: Sequence[Window], siege: Window) -> None:
         """Take the victim's figures in: of the samples in MEASURED, under siege divided by the calmer calm phase."""
         for name, prefix, kinds in MEASURED:
-            calms = [found for window in calm if (found := _within(samples, window, kinds))]
+            calms = [result for window in calm if (result := _within(samples, window, kinds))]
             harried = _within(samples, siege, kinds)
             if not calms or not harried:
                 self.broken.append(f"the victim had no {name} in calm or none under siege")
@@ -89,21 +89,21 @@ class SiegeReport(Report):
 
     def tell(self, done: Iterable[Done], samples: Sequence[Sample]) -> None:
         """Take the attacks in; whichever did not end as a refusal or as the attacker's own failure is broken."""
-        for one in done:
-            met = {name: _within(samples, one.window, kinds) for name, _, kinds in MEASURED}
+        for item in done:
+            met = {name: _within(samples, item.window, kinds) for name, _, kinds in MEASURED}
             self.endings.append(
                 {
-                    "attack": one.attack.name,
-                    "of": one.attack.of,
-                    "door": one.attack.door,
-                    "decent": one.ending.decent,
-                    "how": one.ending.how,
+                    "attack": item.attack.name,
+                    "of": item.attack.of,
+                    "door": item.attack.door,
+                    "decent": item.ending.decent,
+                    "how": item.ending.how,
                     "samples": sum(map(len, met.values())),
                     "p99_ms": {name: quantile(took, 0.99) for name, took in met.items() if took},
                 }
             )
-            if not one.ending.decent:
-                self.broken.append(f"{one.attack.name}: {one.ending.how}")
+            if not item.ending.decent:
+                self.broken.append(f"{item.attack.name}: {item.ending.how}")
         self.facts["attacks"] = len(self.endings)
         self.wanted["attacks"] = LEAST_ATTACKS
 

@@ -189,10 +189,10 @@ class Place:
 
     def job(self, job_id: UUID, tenant: Tenant | None = None) -> dict[str, Any] | None:
         """Return a job's row; an infinite time is no reason not to."""
-        found = self.rows(
+        result = self.rows(
             "SELECT status, attempt, errors, crashes, error FROM background_jobs WHERE id = %s", job_id, tenant=tenant
         )
-        return found[0] if found else None
+        return result[0] if result else None
 
     def reaches(self, job_id: UUID, *states: str, tenant: Tenant | None = None, within: float | None = None) -> bool:
         """Wait until a job is in one of these states."""

@@ -52,8 +52,8 @@ class Orders:
     @classmethod
     def read(cls, text: str) -> Orders:
         """Return the configuration from the benchmark."""
-        found = json.loads(text)
-        return cls(**found | {"people": [Person(**person) for person in found["people"]]})
+        result = json.loads(text)
+        return cls(**result | {"people": [Person(**person) for person in result["people"]]})
 
 
 @dataclass(slots=True)
@@ -87,8 +87,8 @@ class Victim:
                 for work in (self._look_around, self._ask_the_bare_web)
             ]
             self._at_moments(people, self._orders.submit_every, self._have_done)
-            for one in beside:
-                one.result()
+            for item in beside:
+                item.result()
         return self._reply
 
     def _wait_for_the_end(self) -> None:

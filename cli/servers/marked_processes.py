@@ -28,13 +28,13 @@ def marks(value: str) -> dict[str, str]:
 def marked_with(value: str) -> list[int]:
     """Return the pids of our programs that were started with this mark, this process left out."""
     mark = f"{MARK}={value}".encode()
-    found: list[int] = []
+    pids: list[int] = []
     for entry in PROCESSES.glob("[0-9]*"):
         with suppress(OSError):
             ours = any(word in (entry / "cmdline").read_bytes() for word in OURS)
             if ours and mark in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
-    return [pid for pid in found if pid != os.getpid()]
+                pids.append(int(entry.name))
+    return [pid for pid in pids if pid != os.getpid()]
 
 
 def end_marked(value: str, *, patience: float) -> None:

@@ -39,8 +39,8 @@ def version_of(folder: Path) -> tuple[int, ...]:
         answer = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         return ()
-    found = re.search(r"(\d+)(?:\.(\d+))?", answer.stdout)
-    return tuple(int(part) for part in found.groups(default="0")) if found else ()
+    result = re.search(r"(\d+)(?:\.(\d+))?", answer.stdout)
+    return tuple(int(part) for part in result.groups(default="0")) if result else ()
 
 
 def is_usable(folder: Path) -> bool:

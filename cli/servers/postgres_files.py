@@ -109,12 +109,12 @@ class DataFolder:
 
 def processes_in(data: Path) -> list[int]:
     """Return the pids of the server processes at work in `data`: each of them makes it its current folder."""
-    found: list[int] = []
+    result: list[int] = []
     for entry in PROCESSES.glob("[0-9]*"):
         with suppress(OSError):
             if (entry / "comm").read_text().strip() == "postgres" and (entry / "cwd").readlink() == data:
-                found.append(int(entry.name))
-    return found
+                result.append(int(entry.name))
+    return result
 
 
 def postmaster_in(data: Path) -> int | None:
@@ -146,8 +146,8 @@ def end_leftovers(data: Path) -> None:
 def remove_last_sockets(data: Path) -> None:
     """Remove the socket folder of the last server in `data`, which a killed run could not; that server has ended."""
     with suppress(FileNotFoundError):
-        if found := SOCKETS.search((data / "postmaster.opts").read_text()):
-            shutil.rmtree(found[1], ignore_errors=True)
+        if result := SOCKETS.search((data / "postmaster.opts").read_text()):
+            shutil.rmtree(result[1], ignore_errors=True)
 
 
 def kill_all(data: Path) -> None:

@@ -27,8 +27,8 @@ class SystemPackage:
 
     def find(self) -> Path | None:
         """Return the program, if it is installed."""
-        found = (shutil.which(program) for program in self.programs)
-        return next((Path(program) for program in found if program), None)
+        result = (shutil.which(program) for program in self.programs)
+        return next((Path(program) for program in result if program), None)
 
     def require(self) -> Path:
         """Return the program; raises LookupError where it is not installed."""

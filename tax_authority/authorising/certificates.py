@@ -66,7 +66,7 @@ def checked_access(cuit: str, certificate: bytes, key: bytes) -> tuple[Credentia
         raise UnfitAccess(
             "--key is not the certificate's: give the key that the request for this certificate was made with"
         )
-    named = [str(one.value) for one in read.subject.get_attributes_for_oid(NameOID.SERIAL_NUMBER)]
+    named = [str(item.value) for item in read.subject.get_attributes_for_oid(NameOID.SERIAL_NUMBER)]
     if f"CUIT {cuit}" not in named:
         raise UnfitAccess(f"the certificate is for {', '.join(named) or 'no CUIT'}, not for CUIT {cuit}")
     expires_at, now = read.not_valid_after_utc, datetime.now(UTC)

@@ -42,9 +42,9 @@ def page(stub: TaxAuthorityStub) -> str:
         count=len(granted),
         last=f", of which the last {SHOWN}:" if len(granted) > SHOWN else "",
         vouchers="\n".join(
-            f"  {one.series.cuit}  kind {one.series.kind:>2}  {one.series.point_of_sale:05}-{one.number:08}"
-            f"  {one.issued_on}  {one.total:>15}  to {one.document_number:<11}  CAE {one.cae}"
-            for one in granted[-SHOWN:]
+            f"  {item.series.cuit}  kind {item.series.kind:>2}  {item.series.point_of_sale:05}-{item.number:08}"
+            f"  {item.issued_on}  {item.total:>15}  to {item.document_number:<11}  CAE {item.cae}"
+            for item in granted[-SHOWN:]
         ),
     )
 
@@ -53,7 +53,7 @@ def state(stub: TaxAuthorityStub) -> dict[str, Any]:
     """Return the granted vouchers, the known taxpayers, and the counts of each outcome."""
     return {
         "addresses": stub.addresses,
-        "vouchers": [one.as_json() for one in stub.books.granted],
+        "vouchers": [item.as_json() for item in stub.books.granted],
         "requests": {
             f"{operation} {fault}": count for (operation, fault), count in sorted(stub.faults.requested.items())
         },

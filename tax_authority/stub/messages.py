@@ -60,11 +60,11 @@ class Question:
 
     def each(self, path: str) -> list[Question]:
         """Return the elements below these."""
-        return [Question(one) for one in self.element.findall(_anywhere(path))]
+        return [Question(item) for item in self.element.findall(_anywhere(path))]
 
     def fields(self) -> list[tuple[str, Content | None]]:
         """Return the element's fields for a reply."""
-        return [(one.name, one.fields() or one.element.text or "") for one in map(Question, self.element)]
+        return [(item.name, item.fields() or item.element.text or "") for item in map(Question, self.element)]
 
 
 def soap(namespace: str, name: str, content: Content, *, qualified: bool = True) -> Reply:

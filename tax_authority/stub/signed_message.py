@@ -68,7 +68,7 @@ class SignedMessage:
             _, _, encapsulated, *rest = signed_data
             _, explicit = encapsulated
             (octets,) = explicit
-            certificates = [one for one in rest if one.tag == CONTEXT_0]
+            certificates = [item for item in rest if item.tag == CONTEXT_0]
             (signer,) = rest[-1]
         except (IndexError, ValueError) as error:
             raise NotSigned("cms.bad") from error

@@ -121,10 +121,10 @@ def _rates(kind: int, net: Decimal, vat: Decimal, lines: list[Line]) -> Iterator
 
 
 def _notes(voucher: Question, kind: int) -> Iterator[Reason]:
-    earlier = [_integer(one, "Tipo") for one in voucher.each("CbtesAsoc/CbteAsoc")]
+    earlier = [_integer(item, "Tipo") for item in voucher.each("CbtesAsoc/CbteAsoc")]
     if kind in NOTES and not earlier:
         yield 10197, "Si el comprobante es Debito o Credito, enviar estructura CbteAsoc o PeriodoAsoc."
-    if any(KINDS.get(one) != KINDS[kind] for one in earlier):
+    if any(KINDS.get(item) != KINDS[kind] for item in earlier):
         yield 10040, "El comprobante asociado no es de un tipo que pueda asociarse."
 
 

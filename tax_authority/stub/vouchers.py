@@ -111,20 +111,20 @@ class Vouchers:
 
     def _consult(self, question: Question, cuit: str) -> Fields:
         requested = {name: _integer(question, f"FeCompConsReq/{name}") for name in ("PtoVta", "CbteTipo", "CbteNro")}
-        found = self.books.find(Series(cuit, requested["PtoVta"], requested["CbteTipo"]), requested["CbteNro"])
-        if found is None:
+        result = self.books.find(Series(cuit, requested["PtoVta"], requested["CbteTipo"]), requested["CbteNro"])
+        if result is None:
             return _errors([UNKNOWN])
         said: Fields = [
             ("Resultado", "A"),
-            ("CodAutorizacion", found.cae),
+            ("CodAutorizacion", result.cae),
             ("EmisionTipo", "CAE"),
-            ("FchVto", f"{found.expires_on:%Y%m%d}"),
+            ("FchVto", f"{result.expires_on:%Y%m%d}"),
             ("FchProceso", _now()),
-            ("Observaciones", _observations(found)),
-            ("PtoVta", str(found.series.point_of_sale)),
-            ("CbteTipo", str(found.series.kind)),
+            ("Observaciones", _observations(result)),
+            ("PtoVta", str(result.series.point_of_sale)),
+            ("CbteTipo", str(result.series.kind)),
         ]
-        return [("ResultGet", found.fields + said)]
+        return [("ResultGet", result.fields + said)]
 
 
 def errors(operation: str, reasons: list[Reason]) -> Reply:

@@ -182,7 +182,7 @@ def over(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 def of_kind(example: ExampleInstallation, kind: str) -> list[Trouble]:
     with service_session(example.logins, example.logins.operator, application="test") as operator:
-        return [one for one in troubles(operator, DEAD_AFTER) if one.kind == kind]
+        return [trouble for trouble in troubles(operator, DEAD_AFTER) if trouble.kind == kind]
 
 
 def output(example: ExampleInstallation, command: str) -> str:

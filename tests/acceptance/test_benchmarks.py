@@ -40,15 +40,15 @@ def test_benchmarks_are_listed_with_their_measure() -> None:
 
 
 def test_benchmark_last_line_has_figures_and_floor_ratio() -> None:
-    found = json.loads(benchmarks("dispatch", "--smoke", "--json")[-1])
-    assert (found["benchmark"], found["unit"], found["quick"]) == ("dispatch", "ms", True)
-    assert set(found["figures"]) >= {"floor", "enqueue", "enqueue, quota"}
-    for figure in found["figures"].values():
+    result = json.loads(benchmarks("dispatch", "--smoke", "--json")[-1])
+    assert (result["benchmark"], result["unit"], result["quick"]) == ("dispatch", "ms", True)
+    assert set(result["figures"]) >= {"floor", "enqueue", "enqueue, quota"}
+    for figure in result["figures"].values():
         assert figure["n"] > 0
         assert 0 < figure["low"] <= figure["median"] <= figure["p99"] <= figure["high"]
-    ratio = found["ratios"]["enqueue / floor"]
+    ratio = result["ratios"]["enqueue / floor"]
     assert 0 < ratio["low"] <= ratio["median"] <= ratio["high"]
-    assert found["pgqueuer"] == "left out: ask for it with --peers"
+    assert result["pgqueuer"] == "left out: ask for it with --peers"
 
 
 def cloned_database(cluster: Cluster) -> str:
@@ -99,39 +99,39 @@ def test_benchmark_runs(name: str) -> None:
 
 @pytest.mark.deep
 def test_events_reach_each_subscriber_once_beside_an_outbox() -> None:
-    found = json.loads(benchmarks("events", "--smoke", "--json")[-1])
-    assert set(found["figures"]) == {
+    result = json.loads(benchmarks("events", "--smoke", "--json")[-1])
+    assert set(result["figures"]) == {
         "turno, 1 subscribers", "turno, 3 subscribers", "turno, in order", "outbox, 1 subscribers",
         "outbox, 3 subscribers",
     }  # fmt: skip
-    assert min(found["events/s"].values()) > 0
-    assert found["procrastinate"] == "left out: ask for it with --peers"
+    assert min(result["events/s"].values()) > 0
+    assert result["procrastinate"] == "left out: ask for it with --peers"
 
 
 def test_a_benchmark_that_found_something_broken_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = Report("siege", "ms", broken=["an attack: answered 500"])
-    monkeypatch.setattr(command, "benchmark_named", lambda _name: Benchmark("", lambda _options: found))
+    result = Report("siege", "ms", broken=["an attack: answered 500"])
+    monkeypatch.setattr(command, "benchmark_named", lambda _name: Benchmark("", lambda _options: result))
     done = CliRunner().invoke(command.main, ["siege", "--json"])
     assert done.exit_code == 1
     reply = done.stdout.splitlines()
     assert reply[0] == "BROKEN: an attack: answered 500"
-    assert json.loads(reply[-1])["broken"] == found.broken
+    assert json.loads(reply[-1])["broken"] == result.broken
 
 
 def test_siege_reports_each_ending_and_its_cost_to_the_victim() -> None:
     few = tuple(attack for attack in ATTACKS if attack.name.startswith(("bodies", "a flood of wrong tokens")))
-    found = json.loads(besiege(Plan(attacks=few, calm=1.5, each=1.0)).json(quick=True))
-    assert (found["attacks"], found["lost"], found["stuck"], found["broken"]) == (2, 0, 0, [])
+    result = json.loads(besiege(Plan(attacks=few, calm=1.5, each=1.0)).json(quick=True))
+    assert (result["attacks"], result["lost"], result["stuck"], result["broken"]) == (2, 0, 0, [])
     for name in ("", "job_", "followed_", "bare_"):
-        assert found[f"{name}ratio"] == pytest.approx(
-            found[f"{name}victim_p99_ms"] / found[f"{name}calm_p99_ms"], rel=0.01
+        assert result[f"{name}ratio"] == pytest.approx(
+            result[f"{name}victim_p99_ms"] / result[f"{name}calm_p99_ms"], rel=0.01
         )
-    for figure in found["figures"].values():
+    for figure in result["figures"].values():
         assert figure["n"] > 0
-    bodies, tokens = found["endings"]
+    bodies, tokens = result["endings"]
     assert "400 invalid-request" in bodies["how"]
     assert "401 not-authenticated" in tokens["how"]
-    assert all(ending["decent"] and ending["samples"] for ending in found["endings"])
+    assert all(ending["decent"] and ending["samples"] for ending in result["endings"])
 
 
 def test_siege_makes_twelve_attacks_and_one_of_each_kind() -> None:

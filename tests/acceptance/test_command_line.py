@@ -159,9 +159,9 @@ def test_migrations_do_not_go_back_under_a_living_worker(installed: Installation
 
 def test_a_right_too_many_is_found(installed: Installation) -> None:
     installed.query("GRANT SELECT ON turno.tickets TO PUBLIC")
-    found = installed.run("db", "check")
-    assert found.returncode == 1
-    assert "tickets" in found.stdout
+    result = installed.run("db", "check")
+    assert result.returncode == 1
+    assert "tickets" in result.stdout
     installed.succeed("db", "migrate", "--redefine")
     installed.succeed("db", "check")
 
@@ -251,19 +251,19 @@ def test_an_outside_effect_in_doubt_is_settled(installed: Installation, web: Dem
     [(schema,)] = installed.query("SELECT schema FROM turno.tenants WHERE slug = 'suc0001'")
     for statement in (INTEND, PARK):
         installed.query(statement.replace("{}", schema), job_id)
-    one = ("--tenant", "suc0001")
-    assert "needs review" in installed.succeed("job", "list", *one, "--needs-review")
-    assert "cae:7" in installed.succeed("effect", "list", *one, job_id)
-    assert installed.run("effect", "settle", *one, job_id, "cae:7").returncode == 2
-    assert installed.run("effect", "settle", *one, "--done", "{", job_id, "cae:7").returncode == 2
-    assert "no outside effect" in installed.refuse("effect", "settle", *one, "--absent", job_id, "cae:8")
-    said = installed.succeed("effect", "settle", *one, "--done", '{"cae": 7}', "--by", "eva", job_id, "cae:7")
+    item = ("--tenant", "suc0001")
+    assert "needs review" in installed.succeed("job", "list", *item, "--needs-review")
+    assert "cae:7" in installed.succeed("effect", "list", *item, job_id)
+    assert installed.run("effect", "settle", *item, job_id, "cae:7").returncode == 2
+    assert installed.run("effect", "settle", *item, "--done", "{", job_id, "cae:7").returncode == 2
+    assert "no outside effect" in installed.refuse("effect", "settle", *item, "--absent", job_id, "cae:8")
+    said = installed.succeed("effect", "settle", *item, "--done", '{"cae": 7}', "--by", "eva", job_id, "cae:7")
     assert "settled as done" in said
-    assert "settled before" in installed.refuse("effect", "settle", *one, "--absent", job_id, "cae:7")
-    (effect,) = json.loads(installed.succeed("effect", "list", *one, "--json", job_id))
+    assert "settled before" in installed.refuse("effect", "settle", *item, "--absent", job_id, "cae:7")
+    (effect,) = json.loads(installed.succeed("effect", "list", *item, "--json", job_id))
     assert (effect["state"], effect["result"], effect["settled_by"]) == ("done", {"cae": 7}, "eva")
     # It runs on: a worker may have ended it by now.
-    assert "needs review" not in installed.succeed("job", "show", *one, job_id)
+    assert "needs review" not in installed.succeed("job", "show", *item, job_id)
 
 
 def test_restore_leaves_effects_in_doubt_until_repaired(installed: Installation) -> None:

@@ -32,12 +32,12 @@ def marked() -> dict[str, str]:
 def processes(environment: dict[str, str]) -> list[str]:
     """The surviving processes of everything that was started in this environment."""
     mark = f"TEST_MARK={environment['TEST_MARK']}".encode()
-    found = []
+    result = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if mark in (entry / "environ").read_bytes().split(b"\0"):
-                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
-    return found
+                result.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+    return result
 
 
 def play(folder: Path, environment: dict[str, str], *options: str) -> dict[str, Any]:

@@ -53,8 +53,8 @@ def test_an_installation_is_mended_line_by_line(module_database: str, tmp_path: 
         (right,) = doctor()
         assert "tickets" in right
         admin.execute("REVOKE SELECT ON turno.tickets FROM PUBLIC")
-        room, reserved = doctor(TURNO_WEB_THREADS="400")
-        assert "may open 424 sessions" in room
+        free, reserved = doctor(TURNO_WEB_THREADS="400")
+        assert "may open 424 sessions" in free
         assert reserved.endswith("set reserved_connections = 411 and restart the server")
         (limit,) = doctor(TURNO_MAX_CHILDREN="12", TURNO_LIMITS="child_sessions=1")
         assert limit.startswith(

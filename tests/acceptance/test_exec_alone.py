@@ -53,4 +53,4 @@ def test_the_web_fires_schedules_and_is_no_alarm(example: ExampleInstallation) -
     done = "SELECT FROM background_jobs WHERE type = 'faulty' AND status = 'completed'"
     assert wait_until(lambda: bool(example.rows(done)), within=60)
     with operator_session(example.settings) as operator:
-        assert "no maintenance" not in {one.kind for one in troubles(operator, timedelta(seconds=2))}
+        assert "no maintenance" not in {trouble.kind for trouble in troubles(operator, timedelta(seconds=2))}

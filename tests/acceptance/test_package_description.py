@@ -26,8 +26,8 @@ def rendered(wheel: Path) -> str:
 
 def test_description_has_no_link_to_a_file_that_is_absent(rendered: str) -> None:
     targets = re.findall(r'(?:href|src)="([^"]*)"', rendered)
-    assert [one for one in targets if not one.startswith(("https://", "#"))] == []
-    assert len([one for one in targets if one.startswith("https://")]) >= 5
+    assert [target for target in targets if not target.startswith(("https://", "#"))] == []
+    assert len([target for target in targets if target.startswith("https://")]) >= 5
 
 
 def test_description_keeps_headings_tables_and_code(rendered: str) -> None:

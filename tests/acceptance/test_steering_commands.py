@@ -102,19 +102,19 @@ def test_job_search_covers_every_tenant_by_its_own_filter(example: ExampleInstal
 
 def test_one_job_is_moved_run_and_shown_with_frames(example: ExampleInstallation, turno_said: Any) -> None:
     job_id = example.enqueue({"how": "permanent"}, handler=Faulty)
-    one = ("--tenant", "suc0001", str(job_id))
-    assert turno_said("job", "set", "--priority", "urgent", *one) == (0, f"job {job_id} is changed\n")
-    assert turno_said("job", "set", "--at", "2030-01-01T00:00Z", *one)[0] == 0
-    assert "scheduled" in turno_said("job", "show", *one)[1]
-    assert turno_said("job", "set", "--at", "now", "--dry-run", *one) == (0, f"job {job_id} would be changed\n")
-    assert turno_said("job", "set", "--at", "now", *one)[0] == 0
+    item = ("--tenant", "suc0001", str(job_id))
+    assert turno_said("job", "set", "--priority", "urgent", *item) == (0, f"job {job_id} is changed\n")
+    assert turno_said("job", "set", "--at", "2030-01-01T00:00Z", *item)[0] == 0
+    assert "scheduled" in turno_said("job", "show", *item)[1]
+    assert turno_said("job", "set", "--at", "now", "--dry-run", *item) == (0, f"job {job_id} would be changed\n")
+    assert turno_said("job", "set", "--at", "now", *item)[0] == 0
     assert attempt(example, job_id)["status"] == "failed"
-    assert turno_said("job", "set", "--at", "now", *one)[0] == 1
-    shown = turno_said("job", "show", "--traceback", *one)[1]
+    assert turno_said("job", "set", "--at", "now", *item)[0] == 1
+    shown = turno_said("job", "show", "--traceback", *item)[1]
     assert "misbehaving_handlers.py" in shown
     assert "turno/runner" not in shown
-    assert turno_said("job", "discard", *one) == (0, f"job {job_id} is discarded\n")
-    assert turno_said("job", "discard", *one)[0] == 1
+    assert turno_said("job", "discard", *item) == (0, f"job {job_id} is discarded\n")
+    assert turno_said("job", "discard", *item)[0] == 1
 
 
 def test_tenants_types_and_workers_are_set(example: ExampleInstallation, turno_said: Any) -> None:
@@ -124,12 +124,12 @@ def test_tenants_types_and_workers_are_set(example: ExampleInstallation, turno_s
     )
     assert row == {"weight": 3, "cap": 5, "paused": True}
     listed = json.loads(turno_said("tenant", "list", "--json")[1])
-    assert [(one["slug"], one["paused_at"] is not None) for one in listed] == [("suc0001", True), ("suc0002", False)]
+    assert [(item["slug"], item["paused_at"] is not None) for item in listed] == [("suc0001", True), ("suc0002", False)]
     job_id = example.enqueue({"how": "ok"}, handler=Faulty)
     assert "an operator paused the tenant" in turno_said("job", "show", "--tenant", "suc0001", str(job_id))[1]
     assert turno_said("tenant", "set", "suc0001", "--weight", "1", "--cap", "none", "--resumed")[0] == 0
     assert turno_said("type", "set", "faulty", "--timeout", "7", "--max-attempts", "2")[0] == 0
-    (faulty,) = [one for one in json.loads(turno_said("type", "list", "--json")[1]) if one["type"] == "faulty"]
+    (faulty,) = [item for item in json.loads(turno_said("type", "list", "--json")[1]) if item["type"] == "faulty"]
     assert (faulty["set"]["timeout"], faulty["code"]["timeout"], faulty["set"]["max_attempts"]) == (
         7.0,
         Faulty.timeout,

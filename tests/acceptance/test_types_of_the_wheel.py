@@ -67,7 +67,7 @@ def test_correct_code_passes_mypy_strict(tmp_path: Path, programs: Path) -> None
 
 
 def test_each_wrong_call_is_found(tmp_path: Path, programs: Path) -> None:
-    status, found = checked(tmp_path, programs, CODE + "\n".join(["", *WRONG.values(), ""]))
+    status, result = checked(tmp_path, programs, CODE + "\n".join(["", *WRONG.values(), ""]))
     first = len(CODE.splitlines()) + 2
-    lines = {line.split(":")[1] for line in found.splitlines() if ": error:" in line}
-    assert (status, lines) == (1, {str(first + number) for number in range(len(WRONG))}), found
+    lines = {line.split(":")[1] for line in result.splitlines() if ": error:" in line}
+    assert (status, lines) == (1, {str(first + number) for number in range(len(WRONG))}), result

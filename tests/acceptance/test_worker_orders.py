@@ -37,8 +37,8 @@ def operator(example: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
 def worker_of(example: ExampleInstallation) -> UUID:
     assert wait_until(lambda: example.rows("SELECT 1 FROM turno.workers") != [], within=20)
     (row,) = example.rows("SELECT id FROM turno.workers")
-    found: UUID = row["id"]
-    return found
+    result: UUID = row["id"]
+    return result
 
 
 def beats(example: ExampleInstallation) -> None:

@@ -52,7 +52,7 @@ def assert_in_order(received: list[list[Any]]) -> None:
 
 def streams_opened(page: Page) -> list[str]:
     opened: list[str] = []
-    page.on("request", lambda one: opened.append(one.url) if "/api/stream?" in one.url else None)
+    page.on("request", lambda item: opened.append(item.url) if "/api/stream?" in item.url else None)
     return opened
 
 
@@ -108,14 +108,15 @@ def test_polling_sends_etags_and_returns_to_the_stream(site: Site, orders: list[
         page.route("**/api/stream?**", lambda route: route.abort())
         requested: list[str | None] = []
         page.on(
-            "request", lambda one: requested.append(one.headers.get("if-none-match")) if one.method == "GET" else None
+            "request",
+            lambda item: requested.append(item.headers.get("if-none-match")) if item.method == "GET" else None,
         )
         use(page, site)
         with site.holding(HELD):
             job = page.evaluate(SUBMIT, [orders, "k2"])
             page.evaluate(FOLLOW, job)
             page.wait_for_function("() => turno.connection === 'polling'")
-            with page.expect_response(lambda one: one.url.endswith(job) and one.status == 304):
+            with page.expect_response(lambda item: item.url.endswith(job) and item.status == 304):
                 pass
             page.unroute("**/api/stream?**")
             page.wait_for_function("() => turno.connection === 'live'")

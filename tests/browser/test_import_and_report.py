@@ -24,8 +24,8 @@ def patience() -> None:
 
 
 def accessible(page: Page) -> None:
-    found = Axe().run(page)
-    assert not found.response["violations"], found.generate_report()
+    result = Axe().run(page)
+    assert not result.response["violations"], result.generate_report()
 
 
 def test_upload_shows_progress_and_lists_bad_lines(site: Site, tmp_path: Path) -> None:

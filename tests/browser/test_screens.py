@@ -70,8 +70,8 @@ TOO_WIDE = """() => {
 
 
 def assert_fit_for_everybody(page: Page, name: str) -> None:
-    found = Axe().run(page)
-    assert found.violations_count == 0, f"{name}: {found.generate_report()}"
+    result = Axe().run(page)
+    assert result.violations_count == 0, f"{name}: {result.generate_report()}"
     assert page.evaluate(TOO_WIDE) == [], f"{name} is too wide"
 
 

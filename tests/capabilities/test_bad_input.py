@@ -33,8 +33,8 @@ ORDER BY 1
 """
 of_tenants = pytest.mark.parametrize(
     "one",
-    [one for one in installed() if one.folder("sql/tenant/schema") is not None],
-    ids=lambda one: one.name,
+    [each for each in installed() if each.folder("sql/tenant/schema") is not None],
+    ids=lambda item: item.name,
 )
 
 
@@ -53,18 +53,18 @@ def turno(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Call
 
 def objects(example: ExampleInstallation, one: Capability, schema: str) -> list[tuple[str, str]]:
     example.admin.execute("SET search_path = ''")
-    found = example.admin.execute(OBJECTS, {"comment": f"turno/{one.name}", "schema": schema}).fetchall()
-    return [(name, kind) for name, kind in found]
+    result = example.admin.execute(OBJECTS, {"comment": f"turno/{one.name}", "schema": schema}).fetchall()
+    return [(name, kind) for name, kind in result]
 
 
 def contents(example: ExampleInstallation, one: Capability) -> dict[str, int]:
     """Return the number of rows of each table and view of a capability, in the control schema and in one tenant."""
-    found = {}
+    result = {}
     for schema in ("turno", example.one.schema):
         for name, kind in objects(example, one, schema):
             if kind == "table":
-                (found[name],) = example.admin.execute(f"SELECT count(*) FROM {name}").fetchone() or (0,)  # noqa: S608 - of the catalog
-    return found
+                (result[name],) = example.admin.execute(f"SELECT count(*) FROM {name}").fetchone() or (0,)  # noqa: S608 - of the catalog
+    return result
 
 
 @capabilities
@@ -137,11 +137,11 @@ def declared(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Install two capabilities with these fields."""
 
     def install(**fields: tuple[Any, Any]) -> None:
-        found = tuple(
+        result = tuple(
             Capability(name=name, **{field: values[number] for field, values in fields.items()})
             for number, name in enumerate(("gauges", "widgets"))
         )
-        monkeypatch.setattr(capability, "installed", lambda: found)
+        monkeypatch.setattr(capability, "installed", lambda: result)
 
     return install
 
@@ -167,7 +167,7 @@ def test_two_capabilities_with_one_route_are_refused(
 
 
 def test_two_capabilities_with_one_filter_are_refused(declared: Callable[..., None]) -> None:
-    one = JobFilter("Help.", "true", "true")
-    declared(job_filters=({"colour": one}, {"colour": one}))
+    item = JobFilter("Help.", "true", "true")
+    declared(job_filters=({"colour": item}, {"colour": item}))
     with pytest.raises(InvalidSettings, match="the job filter colour is declared twice; rename it"):
         job_filters()

@@ -100,14 +100,14 @@ SELECT c.oid::regclass::text, c.relnamespace::regnamespace::text,
         WHERE a.grantee <> c.relowner)
 FROM pg_class c WHERE obj_description(c.oid, 'pg_class') = %s ORDER BY 1
 """
-capabilities = pytest.mark.parametrize("one", installed(), ids=lambda one: one.name)
+capabilities = pytest.mark.parametrize("one", installed(), ids=lambda item: item.name)
 # Half of the capabilities on the embedded server and half on the oldest one: each run takes half a minute.
 SERVERS = [pytest.param("cluster"), pytest.param("postgres15", marks=pytest.mark.postgres15)]
 on_a_server = pytest.mark.parametrize(
     ("one", "each_new_database"),
     [
-        pytest.param(one, *server.values, marks=server.marks, id=f"{one.name}-{server.values[0]}")
-        for one, server in zip(installed(), cycle(SERVERS), strict=False)
+        pytest.param(capability, *server.values, marks=server.marks, id=f"{capability.name}-{server.values[0]}")
+        for capability, server in zip(installed(), cycle(SERVERS), strict=False)
     ],
     indirect=["each_new_database"],
 )
@@ -168,7 +168,7 @@ def checkout(each_new_database: str, tmp_path: Path, one: Capability) -> Checkou
 
 
 def test_each_capability_has_rows_here() -> None:
-    assert ROWS.keys() == {one.name for one in installed()}
+    assert ROWS.keys() == {capability.name for capability in installed()}
 
 
 @capabilities
@@ -210,8 +210,8 @@ def test_database_survives_removal_of_the_folder_and_return(checkout: Checkout) 
     with psycopg.connect(checkout.url, autocommit=True) as admin:
         fill(admin, checkout.capability.name, "suc0001", "suc0002")
         rights = tables(admin, checkout)
-        one = checkout.capability
-        declared = [*one.control.relations.values(), *one.tenant.relations.values()]
+        item = checkout.capability
+        declared = [*item.control.relations.values(), *item.tenant.relations.values()]
         assert any(count for *_, count in rights) == any(declared)
         checkout.delete()
         checkout.turno(MIGRATE)

@@ -52,11 +52,11 @@ class SteadyClient:
     def assert_none_lost_or_doubled(self) -> None:
         """Every accepted job is there and completed once; of one more the reply may have been lost."""
         rows = self.example.rows("SELECT idempotency_key, id FROM background_jobs WHERE idempotency_key IS NOT NULL")
-        found = {row["idempotency_key"]: row["id"] for row in rows}
-        assert self.accepted.items() <= found.items()
-        assert len(found) - len(self.accepted) <= 1
+        result = {row["idempotency_key"]: row["id"] for row in rows}
+        assert self.accepted.items() <= result.items()
+        assert len(result) - len(self.accepted) <= 1
         reply = "SELECT count(*) AS n FROM notifications WHERE job_id = ANY (%s) AND kind = 'completed'"
-        assert self.example.rows(reply, list(found.values())) == [{"n": len(found)}]
+        assert self.example.rows(reply, list(result.values())) == [{"n": len(result)}]
         assert self.example.rows("SELECT sum(crashes) AS n FROM background_jobs") == [{"n": 0}]
 
 

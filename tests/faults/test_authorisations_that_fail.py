@@ -205,9 +205,9 @@ def test_failures_authorise_no_invoice_twice_and_lose_none(
         if len(waiting) <= POINTS:
             continue_ended(branch)
     codes = example.rows("SELECT point_of_sale, number, cae, total FROM invoices WHERE order_id >= %s", FIRST_ORDER)
-    ours = [one for one in branch.granted() if one.document_number != OTHERS_DOCUMENT]
-    assert len(ours) == wanted == len({one.cae for one in ours})
-    held = {(one.series.point_of_sale, one.number): (one.cae, one.total) for one in ours}
+    ours = [item for item in branch.granted() if item.document_number != OTHERS_DOCUMENT]
+    assert len(ours) == wanted == len({our.cae for our in ours})
+    held = {(our.series.point_of_sale, our.number): (our.cae, our.total) for our in ours}
     known = {(row["point_of_sale"], row["number"]): (row["cae"], str(row["total"])) for row in codes if row["cae"]}
     assert known == held
     # A number used by another program is for a person, who sees both.

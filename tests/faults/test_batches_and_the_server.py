@@ -51,9 +51,9 @@ def test_uncommitted_work_is_done_once(
     example.time_passes()
     for batch in claim_batches_here(example):
         execute_batch_here(example, batch)
-    found = [example.job(job_id) for job_id in jobs]
-    assert [(job["status"], job["crashes"]) for job in found] == [("completed", 0)] * 3
-    assert sum(job["errors"] for job in found) <= 1
+    result = [example.job(job_id) for job_id in jobs]
+    assert [(job["status"], job["crashes"]) for job in result] == [("completed", 0)] * 3
+    assert sum(job["errors"] for job in result) <= 1
     made = example.rows("SELECT id FROM customers WHERE country = 'batched' ORDER BY id")
     assert [row["id"] for row in made] == ["G0", "G1", "G2"]
     assert example.rows("SELECT 1 FROM turno.tickets") == []

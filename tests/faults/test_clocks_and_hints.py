@@ -32,8 +32,8 @@ def pool(example: ExampleInstallation) -> None:
 
 
 def completed(example: ExampleInstallation, *jobs: object) -> bool:
-    found = example.rows("SELECT id FROM background_jobs WHERE status = 'completed'")
-    return {row["id"] for row in found} >= set(jobs)
+    result = example.rows("SELECT id FROM background_jobs WHERE status = 'completed'")
+    return {row["id"] for row in result} >= set(jobs)
 
 
 @pytest.mark.parametrize("days", [-400, 400])

@@ -70,8 +70,8 @@ def new_worker(example: ExampleInstallation, next_release: Path) -> Iterator[sub
 
 def completed(example: ExampleInstallation, *jobs: object) -> bool:
     example.time_passes()
-    found = example.rows("SELECT id FROM background_jobs WHERE status = 'completed'")
-    return {row["id"] for row in found} >= set(jobs)
+    result = example.rows("SELECT id FROM background_jobs WHERE status = 'completed'")
+    return {row["id"] for row in result} >= set(jobs)
 
 
 def test_an_old_worker_leaves_a_type_it_does_not_know(example: ExampleInstallation) -> None:

@@ -36,7 +36,7 @@ migrate(connect, Logins(url, key.encode()), migrations=Migrations.read(Path(fold
 
 
 def versions(example: ExampleInstallation, migrations: Migrations) -> dict[str, int]:
-    return {one.slug: one.at for one in status(example.admin, example.logins, migrations=migrations) if one.slug}
+    return {item.slug: item.at for item in status(example.admin, example.logins, migrations=migrations) if item.slug}
 
 
 def test_killed_migration_disturbs_no_job_and_resumes(
@@ -45,7 +45,7 @@ def test_killed_migration_disturbs_no_job_and_resumes(
     example.backend = "pool"
     folder = tmp_path / "migrations"
     shutil.copytree(ROOT / "turno" / "migrations", folder, ignore=shutil.ignore_patterns("*.py*", "__pycache__"))
-    latest = max(int(one) for one in Migrations.read(folder).tenant.steps if one.isdecimal()) + 1
+    latest = max(int(step) for step in Migrations.read(folder).tenant.steps if step.isdecimal()) + 1
     (folder / "tenant" / "schema" / f"{latest:04d}_colour.sql").write_text(STEP, encoding="utf-8")
     steps = Migrations.read(folder)
     before = versions(example, steps)

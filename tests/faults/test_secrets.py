@@ -53,12 +53,12 @@ def spied(example: ExampleInstallation, start: Start) -> dict[str, Any]:
 
 @pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
 def test_handler_reaches_only_its_tenant_password(example: ExampleInstallation, start: Start) -> None:
-    found = spied(example, start)
-    assert found["found"] == []
-    assert found["own"] == "https://shop.example"
-    assert (found["dumpable"], found["core"]) == (0, 0)
+    result = spied(example, start)
+    assert result["found"] == []
+    assert result["own"] == "https://shop.example"
+    assert (result["dumpable"], result["core"]) == (0, 0)
     # Its own tenant's password is its login's: a search there finds it.
-    assert found["in memory"] == ["the handler of suc0001"]
+    assert result["in memory"] == ["the handler of suc0001"]
 
 
 def test_lost_fork_server_returns_jobs_uncounted(example: ExampleInstallation) -> None:

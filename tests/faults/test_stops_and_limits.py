@@ -28,8 +28,8 @@ def faulty_pool(example: ExampleInstallation) -> None:
 
 def children(pid: int) -> list[int]:
     """Children with jobs: each leads a group, as the maintenance process does not."""
-    found = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return [child for child in found if Path(f"/proc/{child}").exists() and os.getpgid(child) == child]
+    result = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [child for child in result if Path(f"/proc/{child}").exists() and os.getpgid(child) == child]
 
 
 def checkpointed(example: ExampleInstallation) -> bool:

@@ -84,6 +84,6 @@ def test_many_waiting_requests_of_a_tenant_delay_no_tenant(example: ExampleInsta
             status, reply = ask(web, "POST", "/api/jobs/batch_invoicing", headers_of(example, "ben", tenant), body)
             assert (status, reply["status"]) == (202, "accepted")
         end(example, job_id)
-        for one in held:
-            assert one.recv(12) == b"HTTP/1.1 200"
-            one.close()
+        for item in held:
+            assert item.recv(12) == b"HTTP/1.1 200"
+            item.close()

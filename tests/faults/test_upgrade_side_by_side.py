@@ -158,8 +158,8 @@ def releases(example: ExampleInstallation, next_tree: Path) -> Iterator[tuple[Re
     example.rows("DELETE FROM customers WHERE company_name = 'Faulty'")
     both = Release(example, ROOT, "old"), Release(example, next_tree, "new")
     yield both
-    for one in both:
-        one.web.stop()
+    for item in both:
+        item.web.stop()
 
 
 def test_two_releases_side_by_side_and_back_while_people_submit(

@@ -36,10 +36,10 @@ def jobs(example: ExampleInstallation) -> list[UUID]:
 def test_program_of_a_partner_learns_the_end_of_its_batch(example: ExampleInstallation, web: DemoWeb) -> None:
     token = headers_of(example)["Authorization"].removeprefix("Bearer ")
     requested = (web.url, lambda: token, "june", example.order_ids()[:2])
-    found = invoice(*requested)
-    assert found is not None
-    assert (found["status"], found["result"]["invoiced"], found["error"]) == ("completed", 2, None)
-    assert invoice(*requested) == found
+    result = invoice(*requested)
+    assert result is not None
+    assert (result["status"], result["result"]["invoiced"], result["error"]) == ("completed", 2, None)
+    assert invoice(*requested) == result
     assert len(jobs(example)) == 1
     with pytest.raises(SystemExit, match="order_ids"):
         invoice(web.url, lambda: token, "july", [])
@@ -71,7 +71,7 @@ def test_server_killed_after_commit_is_retried_with_one_job(example: ExampleInst
         token = headers_of(example)["Authorization"].removeprefix("Bearer ")
         client = Client(web.url, tenant="suc0001", token=token)
         job = client.submit("batch_invoicing", {"order_ids": example.order_ids()[:1]})
-        assert [str(found) for found in jobs(example)] == [job.id]
+        assert [str(result) for result in jobs(example)] == [job.id]
 
 
 def test_cancelled_jobs_are_listed_and_retried(example: ExampleInstallation, client: Client) -> None:

@@ -22,7 +22,7 @@ CLOSING = {"{": "}", "[": "]"}
 
 def sample(text: str) -> Any:
     """Read JSON that breaks off, or leaves something out, at a `…` outside of its strings."""
-    kept = re.sub(r'("(?:[^"\\]|\\.)*")|,?\s*…', lambda found: found[1] or ("," if found[0][0] == "," else ""), text)
+    kept = re.sub(r'("(?:[^"\\]|\\.)*")|,?\s*…', lambda result: result[1] or ("," if result[0][0] == "," else ""), text)
     kept = re.sub(r",\s*(?=[,}\]])|,\s*$", "", kept)
     left = []
     for token in re.findall(r'"(?:[^"\\]|\\.)*"|[][{}]', kept):
@@ -45,7 +45,7 @@ def samples() -> list[Any]:
 def unlike(shown: Any, real: Any, at: str = "") -> list[str]:
     """Return where the sample has a field that the real answer has not."""
     if isinstance(shown, list):
-        return [wrong for one in shown for wrong in unlike(one, real[0], f"{at}[]")]
+        return [wrong for item in shown for wrong in unlike(item, real[0], f"{at}[]")]
     if not isinstance(shown, dict):
         return []
     if not isinstance(real, dict):
@@ -84,7 +84,7 @@ def answers(example: ExampleInstallation) -> list[Any]:
 def test_the_page_shows_fields_and_words_of_real_answers(answers: list[Any]) -> None:
     shown = samples()
     assert [unlike(*pair) for pair in zip(shown, answers, strict=True)] == [[]] * 4
-    for one, real in zip(shown, answers, strict=True):
-        same = one.keys() & {"type", "status", "label", "progress", "message"}
-        assert {name: one[name] for name in same} == {name: real[name] for name in same}
+    for each, real in zip(shown, answers, strict=True):
+        same = each.keys() & {"type", "status", "label", "progress", "message"}
+        assert {name: each[name] for name in same} == {name: real[name] for name in same}
     assert [item["error"]["class"] for item in shown[-1]["items"]] == ["AlreadyInvoiced"]

@@ -76,19 +76,19 @@ class Recorded:
 @contextmanager
 def recorded() -> Iterator[Recorded]:
     """Record the calls of the block."""
-    found = Recorded()
+    result = Recorded()
 
     def note(frame: FrameType, event: str, _argument: object) -> None:
         code = frame.f_code
-        found.calls += event in {"call", "c_call"}
-        found.messages += event == "call" and code.co_qualname in MESSAGES
+        result.calls += event in {"call", "c_call"}
+        result.messages += event == "call" and code.co_qualname in MESSAGES
         if event == "call" and code.co_name != "<module>" and code.co_filename.startswith(str(LIBRARY)):
-            found.files.add(str(Path(code.co_filename).relative_to(LIBRARY)))
+            result.files.add(str(Path(code.co_filename).relative_to(LIBRARY)))
 
     threading.setprofile(note)
     sys.setprofile(note)
     try:
-        yield found
+        yield result
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
@@ -106,23 +106,23 @@ class Stage:
 
     def record(self, name: str, act: Callable[[], Any], *, sessions: Callable[[], None]) -> Passed:
         before, rows = self._calls(), self._number(ROWS)
-        results, found, log_bytes = [act()], [], []
+        results, result, log_bytes = [act()], [], []
         for _ in range(2):
             begin = self._number(LOG)
             with recorded() as one:
                 results.append(act())
             log_bytes.append(self._number(LOG) - begin)
-            found.append(one)
+            result.append(one)
         sessions()
         self.end_sessions()
         functions = {function for function, calls in self._calls().items() if calls > before.get(function, 0)}
         cost = Cost(
-            calls=min(one.calls for one in found),
-            messages=min(one.messages for one in found),
+            calls=min(item.calls for item in result),
+            messages=min(item.messages for item in result),
             log_bytes=min(log_bytes),
             rows=(self._number(ROWS) - rows) // len(results),
         )
-        return Passed(name, found[0].files & found[1].files, functions, results, cost)
+        return Passed(name, result[0].files & result[1].files, functions, results, cost)
 
     def _calls(self) -> dict[str, int]:
         return dict(self._admin.execute(FUNCTIONS).fetchall())
@@ -171,26 +171,26 @@ def test_a_job_passes_through_few_files_and_functions(module_database: str, monk
     stages = [posted, claimed, completed]
     whole = Passed(
         "all",
-        set.union(*(one.files for one in stages)),
-        set.union(*(one.functions for one in stages)),
+        set.union(*(stage.files for stage in stages)),
+        set.union(*(stage.functions for stage in stages)),
         [],
         Cost(0, 0, 0, 0),
     )
-    for one in (*stages, whole):
-        print(one.cost)  # noqa: T201 - shown by -rP
-        print(one.name, len(one.files), len(one.functions), *sorted(one.files), *sorted(one.functions), sep="\n  ")  # noqa: T201 - shown by -rP
-    measured = {one.name: (len(one.files), len(one.functions)) for one in (*stages, whole)}
+    for item in (*stages, whole):
+        print(item.cost)  # noqa: T201 - shown by -rP
+        print(item.name, len(item.files), len(item.functions), *sorted(item.files), *sorted(item.functions), sep="\n  ")  # noqa: T201 - shown by -rP
+    measured = {item.name: (len(item.files), len(item.functions)) for item in (*stages, whole)}
     above = {
         name for name, (files, functions) in measured.items() if files > MOST[name][0] or functions > MOST[name][1]
     }
     assert above == set(), measured
     dearer = {
-        (one.name, name, value)
-        for one in stages
-        for name, value in asdict(one.cost).items()
-        if value > asdict(DEAREST[one.name])[name]
+        (stage.name, name, value)
+        for stage in stages
+        for name, value in asdict(stage.cost).items()
+        if value > asdict(DEAREST[stage.name])[name]
     }
-    assert dearer == set(), [one.cost for one in stages]
+    assert dearer == set(), [stage.cost for stage in stages]
 
 
 def _claims(engine: Engine, worker: UUID, backend: str) -> Callable[[], list[Batch]]:
@@ -201,5 +201,5 @@ def _claims(engine: Engine, worker: UUID, backend: str) -> Callable[[], list[Bat
 
 def _executions(sessions: Sessions, claimed: list[list[Batch]]) -> Callable[[], Any]:
     executor = Executor(registry=build_registry(), sessions=sessions, worker="test", callbacks=WorkerCallbacks())
-    batches = iter([batch for found in claimed for batch in found])
+    batches = iter([batch for result in claimed for batch in result])
     return lambda: executor.execute(next(batches))

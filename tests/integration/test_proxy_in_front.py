@@ -55,26 +55,26 @@ class Web:
 
 @contextmanager
 def web() -> Iterator[Web]:
-    one = Web()
+    item = Web()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            one.answer(self)
+            item.answer(self)
 
         def do_POST(self) -> None:
-            one.answer(self)
+            item.answer(self)
 
         def log_message(self, *_: object) -> None:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    one.port = server.server_address[1]
+    item.port = server.server_address[1]
     thread = Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield one
+        yield item
     finally:
-        one.go_on.set()
+        item.go_on.set()
         server.shutdown()
         thread.join()
         server.server_close()

@@ -66,11 +66,11 @@ def change_the_modes_and_give_up(job: JobContext, payload: FaultyPayload) -> dic
 
 def mess(job: JobContext, payload: FaultyPayload) -> dict[str, Any]:
     """Leave the session changed, in the way that `text` names."""
-    found = who(job, payload)
+    result = who(job, payload)
     match payload.text:
         case "settings":
             job.connection.execute("SET statement_timeout = '5s'; SET search_path = pg_catalog")
-            job.connection.execute(f"SET search_path = {found['path']}; SET statement_timeout = '6s'")
+            job.connection.execute(f"SET search_path = {result['path']}; SET statement_timeout = '6s'")
         case "listening":
             job.connection.execute("LISTEN something")
         case "prepared":
@@ -79,7 +79,7 @@ def mess(job: JobContext, payload: FaultyPayload) -> dict[str, Any]:
             job.connection.execute("DECLARE mine CURSOR WITH HOLD FOR SELECT 1")
         case "row_factory":
             job.connection.row_factory = dict_row
-    return found
+    return result
 
 
 def leave_settings(job: JobContext, payload: FaultyPayload) -> None:

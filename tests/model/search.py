@@ -36,14 +36,14 @@ def search(folder: Path, program: Path, settings: Mapping[str, int | str], *, op
 
 
 def _result(output: str) -> Search:
-    if "max search depth too small" in output or not (found := re.search(r"(\d+) states, stored", output)):
+    if "max search depth too small" in output or not (result := re.search(r"(\d+) states, stored", output)):
         raise LookupError(f"the search did not end: raise DEEPEST, or read this output:\n{output}")
     violated = re.search(r"assertion violated (.*) \(at depth", output)
     used = re.search(r"([\d.]+)\s+total actual memory usage", output)
     seconds = re.search(r"elapsed time ([\d.]+)", output)
     return Search(
         violated[1] if violated else None,
-        int(found[1]),
+        int(result[1]),
         float(used[1]) if used else 0.0,
         float(seconds[1]) if seconds else 0.0,
     )

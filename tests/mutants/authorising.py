@@ -14,7 +14,7 @@ MUTANTS = (
         "another's voucher is taken for ours",
         ONE,
         AUTHORISATION,
-        "return Done(as_result(held)) if found else Unknown(",
+        "return Done(as_result(held)) if result else Unknown(",
         "return Done(as_result(held)) if True else Unknown(",
         (f"{TESTS}::test_other_voucher_under_our_number_waits_for_person",),
     ),

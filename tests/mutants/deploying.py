@@ -36,7 +36,7 @@ MUTANTS = (
         "on a managed server the check leaves out repairable findings",
         "docs/deploying.md: --managed leaves out repairs that need a superuser",
         "turno/commands/db.py",
-        "if not (managed and one.for_superuser)",
+        "if not (managed and finding.for_superuser)",
         "if not managed",
         (f"{MANAGED}::test_managed_check_omits_findings_of_superusers",),
     ),

@@ -349,8 +349,8 @@ MUTANTS = (
         "the files' secrets are in the environment",
         "no program of the application's inherits the secrets of .env",
         "turno/environment.py",
-        "    return {**facts, **found, **_of_command_line}\n",
-        "    os.environ.update(found)\n    return {**facts, **found, **_of_command_line}\n",
+        "    return {**facts, **given, **_of_command_line}\n",
+        "    os.environ.update(given)\n    return {**facts, **given, **_of_command_line}\n",
         ("tests/unit/test_environment.py::test_files_add_nothing_to_the_environment",),
     ),
 )

@@ -26,8 +26,8 @@ class Mutant:
 
     def without_guard(self, text: str) -> str:
         """Return the file's text with the guard taken away; raises GuardNotFound."""
-        if (found := text.count(self.old)) != 1:
-            raise GuardNotFound(f"{self.name}: guard not found: its text stands {found} times in {self.file}")
+        if (result := text.count(self.old)) != 1:
+            raise GuardNotFound(f"{self.name}: guard not found: its text stands {result} times in {self.file}")
         # \B between two letters: the guard's text begins or ends within a different word.
         if re.search(rf"(?<=\w)\B{re.escape(self.old)}|{re.escape(self.old)}\B(?=\w)", text):
             raise GuardNotFound(f"{self.name}: guard not found: in {self.file} its text is cut out of a longer word")

@@ -26,10 +26,10 @@ class Cut(NamedTuple):
 
     def apply(self, tree: Path) -> None:
         """Cut it out; raises GuardNotFound."""
-        found = [path for path in tree.glob(self.files) if self.old in path.read_text(encoding="utf-8")]
-        if not found:
+        result = [path for path in tree.glob(self.files) if self.old in path.read_text(encoding="utf-8")]
+        if not result:
             raise GuardNotFound(f"{self.old!r} stands nowhere in {self.files}")
-        for path in found:
+        for path in result:
             path.write_text(path.read_text(encoding="utf-8").replace(self.old, self.new), encoding="utf-8")
 
 

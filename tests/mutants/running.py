@@ -93,8 +93,8 @@ MUTANTS = (
         "a forked copy of a handler may end its job",
         HANDLERS_SESSION,
         "turno/runner/executor.py",
-        "        if os.getpid() != here:\n            os._exit(exit_codes.BROKEN)",
-        "        here = 0",
+        "        if os.getpid() != pid:\n            os._exit(exit_codes.BROKEN)",
+        "        pid = 0",
         ("tests/faults/test_handlers_that_misbehave.py::test_forked_copy_of_a_child_touches_nothing[ok]",),
     ),
     Mutant(

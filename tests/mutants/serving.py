@@ -82,8 +82,8 @@ MUTANTS = (
         "the name of a type adds words to an advised command",
         OPERATOR,
         TROUBLES,
-        'filters = f"--type {quote(one.type)}',
-        'filters = f"--type {one.type}',
+        'filters = f"--type {quote(row.type)}',
+        'filters = f"--type {row.type}',
         (f"{ADVISED}::test_advised_command_shows_the_cause_or_ends_it[failures]",),
     ),
     Mutant(
@@ -170,8 +170,8 @@ MUTANTS = (
         "maintenance counts unserved jobs in silence",
         REPLIES,
         "turno/maintenance/tasks.py",
-        "            log.warning(one.sentence, ",
-        "            log.debug(one.sentence, ",
+        "            log.warning(lane.sentence, ",
+        "            log.debug(lane.sentence, ",
         (f"{UNSERVED}::test_maintenance_names_it_and_counts_it",),
     ),
     Mutant(

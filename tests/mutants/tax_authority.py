@@ -40,8 +40,8 @@ MUTANTS = (
         "a failed look-up reports an absent voucher",
         NEVER_BLIND,
         WSFE,
-        "if not found and reasons and {code for code, _ in reasons} == {NO_SUCH_VOUCHER}:",
-        "if not found:",
+        "if not outcome and reasons and {code for code, _ in reasons} == {NO_SUCH_VOUCHER}:",
+        "if not outcome:",
         (f"{REPLIES}::test_look_up_with_another_answer_is_unclear",),
     ),
     Mutant(

@@ -51,9 +51,9 @@ def _lines(document: dict[str, Any]) -> Iterator[str]:
 def _inputs(operation: dict[str, Any], schemas: dict[str, Any]) -> str:
     """Return the names of the query, of the headers and of the fields of the body, which are in braces."""
     names = [
-        f"`{one['name']}`"
-        for one in operation.get("parameters", ())
-        if one["in"] != "path" and one["name"] not in GENERAL_HEADERS
+        f"`{blueprint['name']}`"
+        for blueprint in operation.get("parameters", ())
+        if blueprint["in"] != "path" and blueprint["name"] not in GENERAL_HEADERS
     ]
     for media_type, content in operation.get("requestBody", {}).get("content", {}).items():
         schema = content["schema"]

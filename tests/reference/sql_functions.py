@@ -26,16 +26,16 @@ def sql_functions() -> Iterator[str]:
     """Yield a line for each function: its parameters, its result and the first sentence of its comment."""
     granted = {
         name
-        for matrix in (CONTROL, *(one.control for one in installed()))
+        for matrix in (CONTROL, *(capability.control for capability in installed()))
         for name, holders in matrix.functions.items()
         if HOST in holders
     }
-    found = {}
+    result = {}
     for file in LIBRARY.rglob("control/functions/*.sql"):
         for function in FUNCTION.finditer(file.read_text(encoding="utf-8")):
-            found[function["name"]] = function
+            result[function["name"]] = function
     for name in sorted(granted):
-        function = found[name]
+        function = result[name]
         arguments = " ".join(function["arguments"].split()).replace("( ", "(")
         returned = f" RETURNS {function['returned']}" if function["returned"] else ""
         yield f"- `turno.{name}{arguments}{returned}`: {_promise(function['comment'])}"

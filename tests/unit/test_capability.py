@@ -14,23 +14,23 @@ from turno.tenancy.rights.matrix import DuplicateRight, Matrix, Role, may, roles
 
 @pytest.fixture(name="two")
 def two_capabilities(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = (Capability(name="gauges"), Capability(name="widgets"))
-    monkeypatch.setattr(capability, "installed", lambda: found)
+    result = (Capability(name="gauges"), Capability(name="widgets"))
+    monkeypatch.setattr(capability, "installed", lambda: result)
 
 
 def test_every_place_can_be_loaded() -> None:
-    for one in installed():
-        places = [*(task.run for task in one.tasks), *(command.place for command in one.commands.values())]
-        places += [*one.context.values(), *one.names.values(), *filter(None, [one.tracer])]
-        for place in (*places, *one.routes, *one.checks, *one.chart_marks):
-            module, _, name = place.partition(":")
-            assert hasattr(import_module(module), name), place
+    for each in installed():
+        places = [*(task.run for task in each.tasks), *(command.place for command in each.commands.values())]
+        places += [*each.context.values(), *each.names.values(), *filter(None, [each.tracer])]
+        for reference in (*places, *each.routes, *each.checks, *each.chart_marks):
+            module, _, name = reference.partition(":")
+            assert hasattr(import_module(module), name), reference
 
 
 @pytest.mark.usefixtures("two")
 def test_the_switch_turns_capabilities_off() -> None:
-    assert [one.name for one in enabled("")] == ["gauges", "widgets"]
-    assert [one.name for one in enabled("all-but-gauges")] == ["widgets"]
+    assert [each.name for each in enabled("")] == ["gauges", "widgets"]
+    assert [each.name for each in enabled("all-but-gauges")] == ["widgets"]
     assert enabled("all-but-gauges,widgets") == ()
 
 
@@ -43,7 +43,7 @@ def test_an_unknown_name_in_the_switch_is_refused(switch: str) -> None:
 
 @pytest.mark.usefixtures("two")
 def test_only_a_capability_without_its_folder_is_left_behind() -> None:
-    assert [left_behind(one) for one in (None, "core", "gauges", "gadgets")] == [False, False, False, True]
+    assert [left_behind(item) for item in (None, "core", "gauges", "gadgets")] == [False, False, False, True]
 
 
 @pytest.mark.usefixtures("two")

@@ -14,7 +14,7 @@ def described() -> set[str]:
 
 
 def requested_for(expressions: list[str]) -> set[str]:
-    return {name.removesuffix("_bucket") for one in expressions for name in METRIC.findall(one)}
+    return {name.removesuffix("_bucket") for expression in expressions for name in METRIC.findall(expression)}
 
 
 def test_the_rules_ask_for_metrics_that_exist() -> None:

@@ -66,8 +66,8 @@ def text_of(page: Path) -> str:
 
 
 def between(page: Path, name: str) -> str:
-    (found,) = re.findall(rf"<!-- {name} -->\n(.*?)\n<!-- /{name} -->", text_of(page), re.DOTALL)
-    return str(found)
+    (result,) = re.findall(rf"<!-- {name} -->\n(.*?)\n<!-- /{name} -->", text_of(page), re.DOTALL)
+    return str(result)
 
 
 def code_in(page: Path) -> Iterator[str]:
@@ -138,9 +138,9 @@ def test_a_time_of_day_is_written_in_iso_8601_with_its_zone(page: Path) -> None:
 def test_commands_write_times_by_one_function() -> None:
     commands = [*(ROOT / "turno/commands").rglob("*.py"), *(ROOT / "turno/capabilities").glob("*/command*.py")]
     forms = re.compile(r"strftime|\bisoformat\(\)|:%[A-Za-z]")
-    found = [(file.name, form) for file in commands for form in forms.findall(file.read_text(encoding="utf-8"))]
+    result = [(file.name, form) for file in commands for form in forms.findall(file.read_text(encoding="utf-8"))]
     # `turno schedule next` also shows the zone of the schedule.
-    assert found == [("command.py", "isoformat()")]
+    assert result == [("command.py", "isoformat()")]
 
 
 def test_the_library_refers_to_no_file_of_this_repository_alone() -> None:

@@ -187,11 +187,11 @@ def test_selectors_find_their_objects() -> None:
 def scalers() -> Iterator[tuple[str, str]]:
     """The query of each scaler, and the queue that its workers serve."""
     queues = {name: pod["containers"][0]["args"][-1] for name, pod in pods() if name.startswith("pool")}
-    found = [one for one in objects() if one["kind"] == "ScaledObject"]
-    assert len(found) == len(queues) == 2
-    for one in found:
-        (trigger,) = one["spec"]["triggers"]
-        yield trigger["metadata"]["query"], queues[one["metadata"]["name"]]
+    result = [one for one in objects() if one["kind"] == "ScaledObject"]
+    assert len(result) == len(queues) == 2
+    for item in result:
+        (trigger,) = item["spec"]["triggers"]
+        yield trigger["metadata"]["query"], queues[item["metadata"]["name"]]
 
 
 def test_scaler_reads_oldest_wait_of_its_queue() -> None:
@@ -209,8 +209,8 @@ def test_prometheus_answers_a_scaler(promtool: Path, tmp_path: Path) -> None:
 def evaluated(promtool: Path, folder: Path, query: str, queue: str) -> str:
     """Prometheus's answer to the query: the oldest of the queue's waits, and 0 without waits."""
     series = [
-        {"series": f'turno_oldest_wait_seconds{{backend="pool",queue="{one}",type="{kind}"}}', "values": values}
-        for one, kind, values in ((queue, "a", "_ 12"), (queue, "b", "_ 40"), ("other", "c", "_ 90"))
+        {"series": f'turno_oldest_wait_seconds{{backend="pool",queue="{item}",type="{kind}"}}', "values": values}
+        for item, kind, values in ((queue, "a", "_ 12"), (queue, "b", "_ 40"), ("other", "c", "_ 90"))
     ]
     expected = [
         {"expr": query, "eval_time": at, "exp_samples": [{"labels": "{}", "value": value}]}
@@ -228,23 +228,23 @@ def test_kubernetes_knows_every_kind_and_field() -> None:
     ours = [
         one for one in objects() if one["apiVersion"].partition("/")[0] not in {"kustomize.config.k8s.io", "keda.sh"}
     ]
-    assert {one["kind"] for one in ours} > {"Deployment", "CronJob", "Job", "Ingress", "NetworkPolicy"}
-    for one in ours:
-        kubernetes_validate.validate(one, KUBERNETES, strict=True)
+    assert {our["kind"] for our in ours} > {"Deployment", "CronJob", "Job", "Ingress", "NetworkPolicy"}
+    for our in ours:
+        kubernetes_validate.validate(our, KUBERNETES, strict=True)
 
 
 def test_kustomization_takes_every_file_and_patches_objects() -> None:
     known = {one["metadata"]["name"]: one for one in objects() if one["kind"] == "Deployment"}
-    for file in (one for one in MANIFESTS if one.name == "kustomization.yaml"):
+    for file in (item for item in MANIFESTS if item.name == "kustomization.yaml"):
         reply = yaml.safe_load(file.read_text(encoding="utf-8"))
-        files = {one.name for one in file.parent.glob("*.yaml")} - {file.name}
+        files = {item.name for item in file.parent.glob("*.yaml")} - {file.name}
         assert files == {name for name in reply["resources"] if name.endswith(".yaml")}
         assert all((file.parent / name).exists() for name in reply["resources"])
         for patch in reply.get("patches", []):
-            changed = [one for name, one in known.items() if re.fullmatch(patch["target"]["name"], name)]
+            changed = [capability for name, capability in known.items() if re.fullmatch(patch["target"]["name"], name)]
             (operation,) = yaml.safe_load(patch["patch"])
             assert operation == {"op": "remove", "path": "/spec/replicas"}
             assert len(changed) == 2
-            assert all("replicas" in one["spec"] for one in changed)
+            assert all("replicas" in item["spec"] for item in changed)
     (base,) = [one for one in objects() if "images" in one]
     assert {pod["containers"][0]["image"] for _, pod in pods()} == {image["name"] for image in base["images"]}

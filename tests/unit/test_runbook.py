@@ -87,7 +87,7 @@ def test_the_options_of_the_commands_exist(page: str) -> None:
         if isinstance(command, click.Group) and further:
             command = command.get_command(context, further)
         assert command is not None, name
-        known = {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
+        known = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
         wanted = set(re.findall(r"(?<!\S)--[a-z][a-z-]*", rest))
         assert wanted - known == set(), f"turno {name} {further}"
         seen += len(wanted)
@@ -96,7 +96,7 @@ def test_the_options_of_the_commands_exist(page: str) -> None:
 
 def test_the_operators_pages_and_metrics_that_are_named_exist() -> None:
     modules = (ROOT / "turno").rglob("*.py")
-    pages = {found for path in modules for found in re.findall(r'page\("(/admin[^"]*)"', path.read_text("utf-8"))}
+    pages = {result for path in modules for result in re.findall(r'page\("(/admin[^"]*)"', path.read_text("utf-8"))}
     metrics = set(re.findall(r"^\| `(turno_\w+)", (DOCS / "monitoring.md").read_text(encoding="utf-8"), re.MULTILINE))
     for text in PAGES.values():
         assert {span for span in spans(text) if re.fullmatch(r"/admin[a-z/]*", span)} <= pages

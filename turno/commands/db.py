@@ -161,8 +161,8 @@ def status() -> int:
 def check(*, managed: bool) -> int:
     """Show rights that differ from the rights of this release. Exit status 1 if a right differs."""
     with provisioning() as (admin, logins):
-        found = check_catalog(admin, logins)
-    return print_findings([one for one in found if not (managed and one.for_superuser)])
+        findings = check_catalog(admin, logins)
+    return print_findings([finding for finding in findings if not (managed and finding.for_superuser)])
 
 
 @click.command(epilog="Example: turno db plan")
@@ -195,7 +195,7 @@ def _refuse_beside_workers(settings: Settings) -> None:
             (settings.dead_after_seconds,),
         ).fetchall()
     if alive:
-        named = ", ".join(place for (place,) in alive)
+        named = ", ".join(worker for (worker,) in alive)
         raise click.ClickException(
             f"workers are alive ({named}), whose jobs would fail on older tables;"
             " stop the web and the workers first (--yes continues nevertheless)"

@@ -69,15 +69,15 @@ def of_database(settings: Settings, explained: Callable[[BaseException], str | N
     """Yield the problems of the database; an unreachable database is a single problem."""
     try:
         with admin_session(settings) as admin:
-            standing = list(_installed(admin, settings))
-            yield from standing
-            if any(one.fatal for one in standing):
+            advices = list(_installed(admin, settings))
+            yield from advices
+            if any(advice.fatal for advice in advices):
                 return
             yield from _rights(admin, settings)
             yield from _sessions(admin, settings)
         with operator_session(settings) as operator:
-            for one in troubles(operator, timedelta(seconds=settings.dead_after_seconds)):
-                yield Advice(one.sentence, f"run `{one.command}`")
+            for trouble in troubles(operator, timedelta(seconds=settings.dead_after_seconds)):
+                yield Advice(trouble.sentence, f"run `{trouble.command}`")
     except Exception as error:
         if not (message := explained(error)):
             raise
@@ -97,10 +97,10 @@ def _installed(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
         else:
             yield Advice("Turno is not installed in this database", "run `turno db migrate`", fatal=True)
         return
-    for one in standings:
-        if one.trouble:
-            yield Advice(f"schema {one.schema}: {one.trouble}", "run `turno db status` and mend it")
-    if behind := [one for one in standings if one.pending or one.redefine]:
+    for schema in standings:
+        if schema.trouble:
+            yield Advice(f"schema {schema.schema}: {schema.trouble}", "run `turno db status` and mend it")
+    if behind := [schema for schema in standings if schema.pending or schema.redefine]:
         yield Advice(f"{len(behind)} of {len(standings)} schemas are behind this release", "run `turno db migrate`")
     if len(standings) == 1:
         yield Advice("there is no tenant", "run `turno tenant add SLUG --company COMPANY --name NAME`")
@@ -120,12 +120,12 @@ def _sessions(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
         " - current_setting('superuser_reserved_connections')::integer,"
         " (SELECT greatest(1, count(DISTINCT host)) FROM turno.workers)"
     ).fetchone()
-    room, hosts_at_work = row or (0, 1)
+    free, hosts_at_work = row or (0, 1)
     needed = hosts_at_work * sessions_of_a_host(settings)
-    if needed > room:
+    if needed > free:
         yield Advice(
             f"{hosts_at_work} hosts with these settings may open {needed} sessions, and max_connections has room for"
-            f" {room}",
+            f" {free}",
             "raise max_connections, or lower TURNO_WEB_THREADS, TURNO_MAX_CHILDREN or TURNO_LIMITS child_sessions",
         )
     enough = tenant_connections(admin, settings)
@@ -178,17 +178,17 @@ def doctor() -> int:
     Exit status 1 if something is wrong.
     """
     count = 0
-    for one in _advice():
+    for advice in _advice():
         count += 1
-        print_message(printable(f"{one.problem}; {one.mend}"), problem=one.problem, remedy=one.mend)
+        print_message(printable(f"{advice.problem}; {advice.mend}"), problem=advice.problem, remedy=advice.mend)
     print_message(f"{count} to mend" if count else "everything is as it should be")
     return int(bool(count))
 
 
 def _advice() -> Iterator[Advice]:
-    found = list(of_settings(variables()))
-    yield from found
-    if any(one.fatal for one in found):
+    troubles_of_settings = list(of_settings(variables()))
+    yield from troubles_of_settings
+    if any(trouble.fatal for trouble in troubles_of_settings):
         return
     yield from of_database(read_settings(), explained)
 
@@ -199,17 +199,17 @@ def status(*, everything: bool) -> int:
     """State whether anything is wrong: affected tenant, start and repairing command; exit status 1 if so."""
     settings = read_settings()
     with operator_session(settings) as operator:
-        found = troubles(operator, timedelta(seconds=settings.dead_after_seconds))
+        raised = troubles(operator, timedelta(seconds=settings.dead_after_seconds))
     if wants_json():
-        show([one._asdict() for one in found])
-    elif not found:
+        show([trouble._asdict() for trouble in raised])
+    elif not raised:
         click.echo("nothing is wrong")
     else:
-        for one in found if everything else found[:1]:
-            click.echo(sentence(one))
-        if len(found) > 1 and not everything:
-            click.echo(f"and {len(found) - 1} more: turno status --all")
-    return int(bool(found))
+        for trouble in raised if everything else raised[:1]:
+            click.echo(sentence(trouble))
+        if len(raised) > 1 and not everything:
+            click.echo(f"and {len(raised) - 1} more: turno status --all")
+    return int(bool(raised))
 
 
 def sentence(trouble: Trouble) -> str:

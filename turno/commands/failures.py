@@ -83,4 +83,6 @@ def printable(words: str) -> str:
     """
     if words.isprintable():
         return words
-    return "".join(one if one.isprintable() or one == "\n" else one.encode("unicode_escape").decode() for one in words)
+    return "".join(
+        word if word.isprintable() or word == "\n" else word.encode("unicode_escape").decode() for word in words
+    )

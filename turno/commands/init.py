@@ -97,13 +97,13 @@ def init(package: str, handler: str, database_url: str | None) -> None:
         print_message(line)
 
 
-def _name_handlers(place: str) -> str:
+def _name_handlers(reference: str) -> str:
     """Say where the handlers are, at the end of pyproject.toml; a project without one gets it."""
     text = PROJECT.read_text(encoding="utf-8") if PROJECT.exists() else ""
     tools = tomllib.loads(text).get("tool", {})
     if "turno" in tools:
-        return f'add handlers = "{place}" to [tool.turno] in {PROJECT} yourself'
-    tables = f'[tool.turno]\nhandlers = "{place}"\n'
+        return f'add handlers = "{reference}" to [tool.turno] in {PROJECT} yourself'
+    tables = f'[tool.turno]\nhandlers = "{reference}"\n'
     if "pytest" not in tools:
         tables += '\n[tool.pytest.ini_options]\npythonpath = ["."]\n'
     PROJECT.write_text(f"{text.rstrip()}\n\n{tables}" if text.strip() else tables, encoding="utf-8")
@@ -211,15 +211,15 @@ def _conftest(names: HandlerNames) -> str:
 @click.argument("name")
 def new_handler(name: str) -> None:
     """Write a handler for jobs of the type NAME, with its test, beside the handlers of this project."""
-    place = setting("handlers")
-    package, _, list_name = place.partition(":")
+    reference = setting("handlers")
+    package, _, list_name = reference.partition(":")
     if not list_name:
         raise InvalidSettings(
             ["TURNO_HANDLERS is not set: run `turno init`, or name the list of handlers of this project"]
         )
     if package.startswith("turno."):  # files in a folder `turno` would hide the library
         raise InvalidSettings(
-            [f"TURNO_HANDLERS={place} is a function of Turno that finds handlers: write the class in a module of yours"]
+            [f"TURNO_HANDLERS={reference} finds handlers for Turno: write the class in a module of yours"]
         )
     for line in write_handler(name, package, list_name):
         print_message(line)

@@ -96,7 +96,7 @@ def discard(**given: Any) -> int:
 
 
 @click.command("set", epilog="Example: turno job set --priority urgent --all --type send_invoices --status pending")
-@click.option("--priority", type=click.Choice([one.word for one in Priority]), help="New priority.")
+@click.option("--priority", type=click.Choice([priority.word for priority in Priority]), help="New priority.")
 @click.option("--at", "run_at", type=MOMENT, metavar="TIME", help="New earliest start, such as +10m; now: run it now.")
 @changing
 def change(priority: str | None, run_at: datetime | None, **given: Any) -> int:
@@ -123,25 +123,24 @@ def _change_one(command: OperatorCommand, given: dict[str, Any]) -> int:
     if left := [option.opts[0] for option in options if option.name in filters and given[option.name]]:
         raise click.UsageError(f"{left[0]} chooses among many: it goes with --all")
     with session_of(tenant) as session:
-        (one,) = session.dispatcher.command(
+        (report,) = session.dispatcher.command(
             session.tenant, command, [job_id], by=given["by"], dry_run=given["dry_run"], within_limits=True
         )
     would = "would be " if given["dry_run"] else ""
-    match one.verdict:
+    match report.verdict:
         case "accepted":
-            print_message(f"job {one.made} {'would continue' if would else 'continues'} {job_id}")
-        case "replayed" if one.made is not None:
-            print_message(f"job {one.made} continues {job_id} already")
+            print_message(f"job {report.made} {'would continue' if would else 'continues'} {job_id}")
+        case "replayed" if report.made is not None:
+            print_message(f"job {report.made} continues {job_id} already")
         case "requested":
             print_message(f"job {job_id} is running and {would or 'was '}asked to stop")
         case "cancelled" | "discarded" | "changed":
-            print_message(f"job {job_id} {would or 'is '}{one.verdict}")
+            print_message(f"job {job_id} {would or 'is '}{report.verdict}")
         case "unknown":
             raise no_such_job(tenant, job_id)
         case "limit":
-            raise JobRefused(
-                f"job {job_id} cannot be retried now: MAX_{(one.exceeded or '').upper()} is reached; wait, or raise it"
-            )
+            text = f"job {job_id} cannot be retried now: the limit {report.exceeded} is reached"
+            raise JobRefused(f"{text}; wait, or raise it in TURNO_LIMITS")
         case "ended":
             raise JobRefused(f"job {job_id} has ended already; run `turno job show`")
         case word:
@@ -221,7 +220,7 @@ def _key(context: click.Context, option: click.Parameter, value: str | None) -> 
     help="For how long the same request is one job; without --key it is the same if its payload is.",
 )
 @click.option("--queue", help="Another of the queues that jobs of this type may wait in.")
-@click.option("--priority", type=click.Choice([one.name.lower() for one in Priority]), default="normal")
+@click.option("--priority", type=click.Choice([priority.name.lower() for priority in Priority]), default="normal")
 @click.option("--run-at", type=MOMENT, metavar="TIME", help="Earliest start: 2030-01-31T09:00:00-03:00, or +10m.")
 @click.argument("job_type", metavar="TYPE")
 def submit(

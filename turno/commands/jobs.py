@@ -138,16 +138,16 @@ def _searched(chosen: JobsWanted, within: stored.JobFilter) -> list[dict[str, An
     if chosen.error:
         raise click.UsageError("--error cannot be combined with --user, --correlation-id, --payload or --needs-review")
     with all_tenants() as tenants:
-        found = search_tenants(
+        result = search_tenants(
             lambda: nullcontext(tenants.connection),
             tenants.directory.list_active(),
             within,
             companies=chosen.companies,
             tenants=chosen.tenants,
         )
-    for slug, why in found.troubles.items():
+    for slug, why in result.troubles.items():
         click.echo(f"{slug}: {why}", err=True)
-    return found.rows
+    return result.rows
 
 
 PAGE = 1000  # lines
@@ -193,8 +193,8 @@ def _over(job: dict[str, Any] | None) -> bool:
 
 
 def _print(row: dict[str, Any]) -> None:
-    said = printable(row["line"])
-    click.echo(f"{text(row['at'])} {row['attempt']}#{row['number']} {row['level']} {printable(row['logger'])}: {said}")
+    line = printable(row["line"])
+    click.echo(f"{text(row['at'])} {row['attempt']}#{row['number']} {row['level']} {printable(row['logger'])}: {line}")
 
 
 LIST_HEADERS = ("job", "type", "state", "progress", "user", "created", "seconds", "error")

@@ -42,15 +42,15 @@ def all_commands() -> dict[str, Command]:
     `commands` in [tool.turno] names the application's table: names of commands with (place, line of help).
     """
     capabilities = enabled(setting("capabilities"))
-    own = merged("command", [COMMANDS, *(one.commands for one in capabilities)])
-    place = project().get("commands")
-    if not place:
+    own = merged("command", [COMMANDS, *(capability.commands for capability in capabilities)])
+    reference = project().get("commands")
+    if not reference:
         return own
     try:
-        return own | {name: Command(*entry) for name, entry in load(place).items() if name not in own}
+        return own | {name: Command(*entry) for name, entry in load(reference).items() if name not in own}
     except Exception as error:  # a module may raise anything
         raise InvalidSettings(
-            [f"pyproject.toml: [tool.turno] commands={place}: {type(error).__name__}: {error}"]
+            [f"pyproject.toml: [tool.turno] commands={reference}: {type(error).__name__}: {error}"]
         ) from error
 
 
@@ -63,8 +63,8 @@ class LazyGroup(click.Group):
         self._of = of
 
     def _entries(self) -> dict[str, Command]:
-        found = all_commands().items()
-        return {name.removeprefix(self._of): entry for name, entry in found if name.startswith(self._of)}
+        commands = all_commands().items()
+        return {name.removeprefix(self._of): entry for name, entry in commands if name.startswith(self._of)}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names in the tables' order."""

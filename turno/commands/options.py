@@ -45,7 +45,7 @@ MOMENT, PAST_MOMENT = Moment(ago=False), Moment(ago=True)
 FILTERS = (
     click.option("--tenant", "tenants", multiple=True, help="Only this tenant; with --all it may be repeated."),
     click.option("--company", "companies", multiple=True, help="Only tenants of this company; may be repeated."),
-    click.option("--status", "statuses", multiple=True, type=click.Choice([one.value for one in Status]),
+    click.option("--status", "statuses", multiple=True, type=click.Choice([status.value for status in Status]),
                  help="Only jobs in this status; may be repeated."),
     click.option("--outcome", "outcomes", multiple=True, type=click.Choice(get_args(Outcome)),
                  help="Only jobs with this outcome; may be repeated. A job that ran to its end may have failed items."),
@@ -106,5 +106,5 @@ def parsed_payload(text: str) -> Any:
 def refused_payload(job_type: str, error: InvalidPayload) -> str:
     """Return the problems of a payload as a message."""
     return f"{job_type} does not take this payload:\n" + "\n".join(
-        f"  {'.'.join(filter(None, ('payload', one['field'])))}: {one['problem']}" for one in error.problems
+        f"  {'.'.join(filter(None, ('payload', problem['field'])))}: {problem['problem']}" for problem in error.problems
     )

@@ -19,8 +19,8 @@ _JSON = "turno.json"  # key of the context
 def completed(command: click.Command) -> click.Command:
     """Add the option --json and the exit status to a command, or to each command of a group; return it."""
     if isinstance(command, click.Group):
-        for one in command.commands.values():
-            completed(one)
+        for subcommand in command.commands.values():
+            completed(subcommand)
     elif EXIT_STATUS not in (command.epilog or ""):
         command.params.append(
             click.Option(["--json"], is_flag=True, expose_value=False, callback=_note, help="Print JSON, not text.")

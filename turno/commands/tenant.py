@@ -42,11 +42,11 @@ def add(slug: str, company: str, name: str | None) -> None:
 def list_tenants() -> None:
     """List the active tenants, each with the time of its pause."""
     with operator_session(read_settings()) as operator:
-        found = counts.tenants(operator)
+        tenants = counts.tenants(operator)
     rows = [
         {"slug": row["tenant"], "company": row["company"], "schema": row["schema"], "state": "active"}
         | {"paused_at": row["paused_at"]}
-        for row in found
+        for row in tenants
     ]
     show(rows, ("slug", "company", "schema", "state", "paused since"), [tuple(row.values()) for row in rows])
 
@@ -55,13 +55,13 @@ def list_tenants() -> None:
 def shares() -> None:
     """Show each tenant's waits of the last 15 minutes, its cap, its share of the workers and its fair share."""
     with operator_session(read_settings()) as operator:
-        found = counts.worst_tenants(operator)
+        tenants = counts.worst_tenants(operator)
     digits = {"oldest_wait": 1, "share": 3, "fair_share": 3}
     rows = [
         {"slug": row["tenant"]}
         | {name: row[name] for name in ("waiting", "running", "cap", "ended", "wait_p50_ms", "wait_p95_ms")}
         | {name: row[name] if row[name] is None else round(row[name], places) for name, places in digits.items()}
-        for row in found
+        for row in tenants
     ]
     show(rows, SHARE_HEADERS, [tuple(row.values()) for row in rows])
 

@@ -81,8 +81,8 @@ def work(
 
 def _broker_worker() -> tuple[str, Sequence[str]]:
     """Return the program and the secrets of the first backend with a message broker; raises InvalidSettings."""
-    for one in enabled(setting("capabilities")):
-        for backend in one.backends.values():
+    for capability in enabled(setting("capabilities")):
+        for backend in capability.backends.values():
             if backend.program:
                 return backend.program, backend.secrets
     raise InvalidSettings(["--from-broker: no enabled capability has a message broker; see TURNO_CAPABILITIES"])

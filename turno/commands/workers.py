@@ -40,11 +40,11 @@ def list_all() -> None:
     """
     settings = read_settings()
     with operator_session(settings) as operator:
-        found, steady = list_workers(operator), swept_steadily(operator)
+        workers, steady = list_workers(operator), swept_steadily(operator)
     rows = [
         {name: row[name] for name in ("host", "pid", "backend", "queues", "types", "started_at", "silent")}
         | {"state": "lost" if row["silent"] > settings.dead_after_seconds else REQUESTED.get(row["request"], "alive")}
-        for row in found
+        for row in workers
     ]
     shown = ("all" if row["queues"] is None else ", ".join(row["queues"]) for row in rows)
     lines = [row | {"queues": queues, "types": len(row["types"])} for row, queues in zip(rows, shown, strict=True)]
@@ -63,7 +63,7 @@ def change_worker(worker: str, request: str, by: str) -> None:
     The worker receives the request with its next heartbeat.
     """
     with operator_session(read_settings()) as operator:
-        named = [one["id"] for one in list_workers(operator) if worker == f"{one['host']}:{one['pid']}"]
+        named = [row["id"] for row in list_workers(operator) if worker == f"{row['host']}:{row['pid']}"]
         if not named:
             raise NoSuchWorker(f"no worker is {worker[:200]!r}; see `turno worker list`")
         for number in named:
@@ -85,15 +85,15 @@ def status() -> None:
     settings = read_settings()
     with operator_session(settings) as operator:
         tenants = list(routing.chosen(operator, settings.queue_backend).values())
-        found = routing.counts(operator)
+        counted = routing.counts(operator)
         waiting = unserved(operator, timedelta(0))
-    with_tenants = (row | {"tenants": tenants.count(row["backend"])} for row in found)
+    with_tenants = (row | {"tenants": tenants.count(row["backend"])} for row in counted)
     rows: list[dict[str, Any]] = [{name: row[name] for name in BACKEND_HEADERS} for row in with_tenants]
-    lacking = {name: [asdict(one) for one in waiting if one.backend == name] for name in backends()}
+    lacking = {name: [asdict(lane) for lane in waiting if lane.backend == name] for name in backends()}
     objects = [row | {"unserved": lacking[row["backend"]]} for row in rows]
     show(objects, BACKEND_HEADERS, [tuple(row.values()) for row in rows])
-    for one in () if wants_json() else waiting:
-        click.echo(one.sentence)
+    for lane in () if wants_json() else waiting:
+        click.echo(lane.sentence)
 
 
 @backend.command("set", epilog="Example: turno backend set pool --canary 10")

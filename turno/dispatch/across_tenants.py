@@ -149,22 +149,22 @@ def search_tenants(
         for tenant in among
         if (companies is None or tenant.company in companies) and (not tenants or tenant.slug in tenants)
     ]
-    found, until = FoundInTenants(), monotonic() + within
+    result, until = FoundInTenants(), monotonic() + within
     with connection() as session:
         for number, tenant in enumerate(searched):
             left = until - monotonic()
             if left <= 0:
-                found.not_searched = len(searched) - number
+                result.not_searched = len(searched) - number
                 break
-            with apart(found.troubles, tenant.slug):
+            with apart(result.troubles, tenant.slug):
                 try:
                     with as_api(session, tenant) as reader:
                         if left != NO_END:
                             limit = str(int(1000 * left) + 1)
                             reader.execute("SELECT set_config('statement_timeout', %s, true)", (limit,))
-                        found.rows += [row | {"tenant": tenant.slug} for row in search(reader, wanted)]
+                        result.rows += [row | {"tenant": tenant.slug} for row in search(reader, wanted)]
                 except psycopg.errors.QueryCanceled:
-                    found.not_searched = len(searched) - number
+                    result.not_searched = len(searched) - number
                     break
-    found.rows = sorted(found.rows, key=lambda row: row["id"], reverse=True)[: wanted.limit]
-    return found
+    result.rows = sorted(result.rows, key=lambda row: row["id"], reverse=True)[: wanted.limit]
+    return result

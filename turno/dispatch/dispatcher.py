@@ -57,7 +57,7 @@ ENQUEUE: LiteralString = "SELECT e.job_id, e.exceeded, e.retry_in, e.verdict" + 
 
 def enqueue_with(expressions: Sequence[LiteralString]) -> LiteralString:
     """Return ENQUEUE with expressions evaluated for an accepted job `e`; their parameters precede those of ENQUEUE."""
-    cases = [", CASE e.verdict WHEN 'accepted' THEN " + one + " END" for one in expressions]
+    cases = [", CASE e.verdict WHEN 'accepted' THEN " + expression + " END" for expression in expressions]
     return "SELECT e.*" + "".join(cases) + _ENQUEUED
 
 
@@ -158,8 +158,8 @@ class Dispatcher:
                 with self._connection() as connection:
                     crash_points.reach("received")
                     if behind:
-                        statement = enqueue_with([one.expression for one in behind])
-                        parameters = (*(value for one in behind for value in one.parameters), *given)
+                        statement = enqueue_with([hook.expression for hook in behind])
+                        parameters = (*(value for hook in behind for value in hook.parameters), *given)
                         row = call_as_api(connection, tenant, statement, parameters)
                     else:
                         row = call_as_web(connection, tenant, ENQUEUE, given)
@@ -203,7 +203,7 @@ class Dispatcher:
                 connection.rollback()
         if not dry_run:
             changed = [answer for answer in answers if answer.changed]
-            for job_id in filter(None, (found for answer in changed for found in (answer.job_id, answer.made))):
+            for job_id in filter(None, (job for answer in changed for job in (answer.job_id, answer.made))):
                 self._announce(tenant.id, job_id)
             ready = [answer.made or answer.job_id for answer in changed if answer.verdict in {"accepted", "changed"}]
             self.hint(tenant, ready[: queue.useful])

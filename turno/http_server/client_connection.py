@@ -48,7 +48,9 @@ class Connections:
             return False
         self._of_network[network] += 1
         self._open[connection] = network
-        if len(self._open) >= self._most and (idle := next((one for one in self._open if one.idle), None)):
+        if len(self._open) >= self._most and (
+            idle := next((candidate for candidate in self._open if candidate.idle), None)
+        ):
             self.discard(idle)
             idle.transport.abort()
         return True
@@ -72,8 +74,8 @@ class Connections:
         """Close the connections of overdue clients, and those with the largest responses while all hold too much."""
         for connection in (*self._open, *self._live):
             connection.check(now)
-        by_size = sorted(self._open, key=lambda one: one.unsent)
-        while sum(one.unsent for one in by_size) > MAX_HELD_BYTES:
+        by_size = sorted(self._open, key=lambda candidate: candidate.unsent)
+        while sum(candidate.unsent for candidate in by_size) > MAX_HELD_BYTES:
             by_size.pop().transport.abort()
 
     def stop(self) -> None:

@@ -234,7 +234,7 @@ class Front:
         """Note the size of an incomplete body; end the time of the largest while all together are too large."""
         self._incomplete[limit] = size
         if sum(self._incomplete.values()) > MAX_HELD_BYTES:
-            largest = max(self._incomplete, key=lambda one: self._incomplete[one])
+            largest = max(self._incomplete, key=lambda body: self._incomplete[body])
             del self._incomplete[largest]
             largest.reschedule(0)
 

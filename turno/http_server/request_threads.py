@@ -101,19 +101,19 @@ class RequestThreads:
     async def _has_place(self, tenant: int, until: float) -> bool:
         """Wait until the tenant may have a place; False if too many wait or the time is over."""
         line = self._waiting[tenant]
-        place = asyncio.get_running_loop().create_future()
+        turn = asyncio.get_running_loop().create_future()
         try:
             if len(line) < MAX_WAITING_REQUESTS:
-                line.append(place)
+                line.append(turn)
                 self._wake()  # a place that was free before this request waited woke no request
                 async with asyncio.timeout_at(until):
-                    await place
+                    await turn
                 return True
         except TimeoutError:
             pass
         finally:
-            if place in line:
-                line.remove(place)
+            if turn in line:
+                line.remove(turn)
             if not line:
                 self._waiting.pop(tenant, None)
         return False
@@ -124,9 +124,9 @@ class RequestThreads:
 
     def _wake(self) -> None:
         for tenant, line in self._waiting.items():
-            place = next((place for place in line if not place.done()), None)
-            if place is not None and self._places.free(tenant):
-                place.set_result(None)
+            turn = next((turn for turn in line if not turn.done()), None)
+            if turn is not None and self._places.free(tenant):
+                turn.set_result(None)
 
     async def run(self, work: Callable[[], Response]) -> Response:
         """Have a thread do some work."""

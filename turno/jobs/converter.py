@@ -44,7 +44,7 @@ class Converter:
         # The shapes that need a check or an order, themselves or in a part of them, and the fields of the objects.
         every = list(_reachable(self._root))
         checked = (*_OBJECTS, *_SETS, shapes.DecimalType)
-        self._walked = {id(shape) for shape in every if any(isinstance(one, checked) for one in _reachable(shape))}
+        self._walked = {id(shape) for shape in every if any(isinstance(part, checked) for part in _reachable(shape))}
         self._fields = {id(shape): self._fields_of(shape) for shape in every if isinstance(shape, _OBJECTS)}
 
     def _fields_of(self, shape: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -63,11 +63,11 @@ class Converter:
             value = self._decoder.decode(text)
         except (msgspec.DecodeError, TypeError) as error:  # a TypeError is of a set with unhashable items
             raise InvalidPayload(self._problems(text, error)) from None
-        found: Found = []
+        problems: Found = []
         if self._walked:
-            self._stored(self._root, msgspec.json.decode(text), "", found)
-        if found:
-            raise InvalidPayload(listed(found))
+            self._stored(self._root, msgspec.json.decode(text), "", problems)
+        if problems:
+            raise InvalidPayload(listed(problems))
         return value
 
     def convert(self, plain: Any) -> Any:
@@ -83,53 +83,53 @@ class Converter:
             plain = json.loads(text)
         except ValueError as problem:
             return [{"field": "", "problem": f"is not valid JSON: {problem}"}]
-        found = list(islice(misfits(self.annotation, plain, ""), MOST_PROBLEMS + 1))
-        self._stored(self._root, plain, "", found)
-        return listed(list(dict.fromkeys(found)) or [("", sentence(error))])
+        problems = list(islice(misfits(self.annotation, plain, ""), MOST_PROBLEMS + 1))
+        self._stored(self._root, plain, "", problems)
+        return listed(list(dict.fromkeys(problems)) or [("", sentence(error))])
 
-    def _stored(self, shape: Any, plain: Any, path: str, found: Found) -> Any:
+    def _stored(self, shape: Any, plain: Any, path: str, problems: Found) -> Any:
         """Return a plain value with sets in order and defaults filled in.
 
-        `found` receives the values that only the decoder accepts: unknown fields, infinite decimals.
+        `problems` receives the values that only the decoder accepts: unknown fields, infinite decimals.
         """
         # In the order of their numbers in large payloads: a chain of class patterns took twice the time.
         kind = type(shape)
         if kind is shapes.DecimalType:
             if isinstance(plain, str) and _infinite(plain):
-                found.append((path, NOT_FINITE))
+                problems.append((path, NOT_FINITE))
             return plain
         if kind is shapes.Metadata:
-            return self._stored(shape.type, plain, path, found)
+            return self._stored(shape.type, plain, path, problems)
         if kind is shapes.UnionType:
             member = next((member for member in shape.types if _may_be(member, plain)), None)
-            return self._stored(member, plain, path, found)
+            return self._stored(member, plain, path, problems)
         if id(shape) not in self._walked:
             return plain
         inner = f"{path}." if path else ""
         if isinstance(plain, dict) and kind in _OBJECTS:
-            return self._stored_object(shape, plain, inner, found)
+            return self._stored_object(shape, plain, inner, problems)
         if isinstance(plain, dict) and kind is shapes.DictType:
             part = shape.value_type
-            return {name: self._stored(part, item, f"{inner}{name}", found) for name, item in plain.items()}
+            return {name: self._stored(part, item, f"{inner}{name}", problems) for name, item in plain.items()}
         if isinstance(plain, list | tuple) and kind in _ITEMS:
-            return self._stored_items(shape, plain, inner, found)
+            return self._stored_items(shape, plain, inner, problems)
         return plain
 
-    def _stored_object(self, shape: Any, plain: dict[str, Any], inner: str, found: Found) -> dict[str, Any]:
+    def _stored_object(self, shape: Any, plain: dict[str, Any], inner: str, problems: Found) -> dict[str, Any]:
         known, defaults = self._fields[id(shape)]
-        found += [(f"{inner}{name}", NOT_A_FIELD) for name in plain if name not in known]
+        problems += [(f"{inner}{name}", NOT_A_FIELD) for name in plain if name not in known]
         whole = defaults | plain
         return {
-            name: whole[name] if part is None else self._stored(part, whole[name], f"{inner}{name}", found)
+            name: whole[name] if part is None else self._stored(part, whole[name], f"{inner}{name}", problems)
             for name, part in known.items()
             if name in whole
         }
 
-    def _stored_items(self, shape: Any, plain: Sequence[Any], inner: str, found: Found) -> list[Any]:
+    def _stored_items(self, shape: Any, plain: Sequence[Any], inner: str, problems: Found) -> list[Any]:
         items = list(plain)
         if not isinstance(shape, _LISTS) or id(shape.item_type) in self._walked:
             pairs = enumerate(zip(_parts(shape), plain, strict=False))
-            items = [self._stored(part, item, f"{inner}{number}", found) for number, (part, item) in pairs]
+            items = [self._stored(part, item, f"{inner}{number}", problems) for number, (part, item) in pairs]
         return sorted(items, key=json.dumps) if isinstance(shape, _SETS) else items
 
 
@@ -161,8 +161,8 @@ def unsupported(annotation: Any) -> Iterator[tuple[str, str]]:
     except (NameError, TypeError) as error:
         yield "", f"has an annotation that cannot be evaluated: {error}; define it before the handler class"
         return
-    found = [one for name, hint in hints.items() for one in _unsupported_field(name, hint)]
-    yield from found or _unsupported_field("", annotation)
+    problems = [problem for name, hint in hints.items() for problem in _unsupported_field(name, hint)]
+    yield from problems or _unsupported_field("", annotation)
 
 
 def _unsupported_field(name: str, annotation: Any) -> Iterator[tuple[str, str]]:
@@ -190,7 +190,7 @@ def _unsupported_shape(shape: Any) -> str | None:
             return "the keys of a dict must be text, whole numbers, decimals, dates, UUIDs or members of an Enum"
         case shapes.SetType() | shapes.FrozenSetType() if not _hashable(_bare(shape.item_type)):
             return "the items of a set must have a hash: make their dataclass frozen, or use a tuple"
-        case shapes.UnionType() if {shapes.IntType, shapes.FloatType} <= {type(_bare(one)) for one in shape.types}:
+        case shapes.UnionType() if {shapes.IntType, shapes.FloatType} <= {type(_bare(type_)) for type_ in shape.types}:
             return "int | float has one JSON for 1e16 and 10000000000000000: use float or Decimal"
     return None
 

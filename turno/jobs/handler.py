@@ -168,7 +168,7 @@ def _problems_of_subscriber(handler: Handler) -> Iterator[str]:
             yield f"subscribes: {event!r} is no name of an event, such as order.paid"
     if handler.ordered and not handler.subscribes:
         yield "ordered is for a handler that subscribes to events: it orders jobs by their keys"
-    if handler.ordered and (handler.key_limit or sum("concurrency_key" in vars(one) for one in handler.__mro__) > 1):
+    if handler.ordered and (handler.key_limit or sum("concurrency_key" in vars(base) for base in handler.__mro__) > 1):
         yield "ordered takes the keys of events with one job each: leave out concurrency_key and key_limit"
 
 
@@ -234,31 +234,31 @@ def _load(job_type: str, path: str) -> Handler:
     return handler
 
 
-def named_handlers(place: str) -> Registry:
+def named_handlers(reference: str) -> Registry:
     """Return the registry at `package.module:name`; raises InvalidSettings with the problem.
 
     A Registry, a list of handler classes, or a function that returns a Registry or a list. The working directory is
     looked in, too, after everything that is installed.
     """
-    if not place:
+    if not reference:
         raise InvalidSettings(["TURNO_HANDLERS is not set: name a list of handler classes as package.module:name"])
     try:
-        found = load(place)
-        if callable(found) and not isinstance(found, type):
-            found = found()
-        return found if isinstance(found, Registry) else Registry.of(_classes(found))
+        loaded = load(reference)
+        if callable(loaded) and not isinstance(loaded, type):
+            loaded = loaded()
+        return loaded if isinstance(loaded, Registry) else Registry.of(_classes(loaded))
     except InvalidSettings:
         raise
     except (ModuleNotFoundError, AttributeError) as error:
         what = f"{error}; name {EXPECTED} as package.module:name, on the path or in the working directory"
-        raise InvalidSettings([f"TURNO_HANDLERS={place}: {type(error).__name__}: {what}"]) from error
+        raise InvalidSettings([f"TURNO_HANDLERS={reference}: {type(error).__name__}: {what}"]) from error
     except Exception as error:  # a module may raise anything
-        raise InvalidSettings([f"TURNO_HANDLERS={place}: {type(error).__name__}: {error}"]) from error
+        raise InvalidSettings([f"TURNO_HANDLERS={reference}: {type(error).__name__}: {error}"]) from error
 
 
-def _classes(found: Any) -> list[type[JobHandler[Any]]]:
-    classes = list(found) if isinstance(found, Iterable) else [found]
-    for one in classes:
-        if not (isinstance(one, type) and issubclass(one, JobHandler)):
-            raise TypeError(f"expected {EXPECTED}, not {one!r}")
+def _classes(loaded: Any) -> list[type[JobHandler[Any]]]:
+    classes = list(loaded) if isinstance(loaded, Iterable) else [loaded]
+    for handler in classes:
+        if not (isinstance(handler, type) and issubclass(handler, JobHandler)):
+            raise TypeError(f"expected {EXPECTED}, not {handler!r}")
     return classes

@@ -78,9 +78,9 @@ def alternatives(annotation: Any) -> tuple[Any, ...]:
     return get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
 
 
-def listed(found: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+def listed(problems: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
     """Return problems as those of InvalidPayload; one about their number if there are too many."""
-    named = [{"field": path, "problem": problem} for path, problem in found]
+    named = [{"field": path, "problem": problem} for path, problem in problems]
     if len(named) > MOST_PROBLEMS:
         return [{"field": "", "problem": f"has more than {MOST_PROBLEMS} problems; /openapi.json has its schema"}]
     return named

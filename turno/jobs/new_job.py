@@ -111,15 +111,15 @@ _NAMES = tuple(field.name for field in fields(NewJob))
 def as_json(jobs: Iterable[NewJob], **stamped: str) -> str:
     """Return jobs as an array of JSON objects with the names of their fields; `stamped` replaces fields of each."""
     given = [{name: value for name in _NAMES if (value := getattr(job, name)) is not None} for job in jobs]
-    return json.dumps([one | stamped for one in given], default=str)  # for times and ids; payloads are plain
+    return json.dumps([values | stamped for values in given], default=str)  # for times and ids; payloads are plain
 
 
 def queue_of(handler: Handler, queue: str | None) -> str:
     """Return the queue for a job of this handler; raises NotEnqueued for a queue that the type does not have."""
     allowed = handler.all_queues()
     if queue is not None and queue not in allowed:
-        said = f"jobs of type {handler.type!r} do not wait in the queue {queue[:63]!r}"
-        raise NotEnqueued(f"{said}: choose one of {', '.join(sorted(allowed))}")
+        text = f"jobs of type {handler.type!r} do not wait in the queue {queue[:63]!r}"
+        raise NotEnqueued(f"{text}: choose one of {', '.join(sorted(allowed))}")
     return queue or handler.queue
 
 

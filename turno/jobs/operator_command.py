@@ -41,12 +41,12 @@ class OperatorCommand:
     @property
     def detail(self) -> dict[str, Any]:
         """Return the arguments of the command for the audit."""
-        said = {
+        options = {
             "priority": None if self.priority is None else self.priority.word,
             "run_at": self.run_at and self.run_at.isoformat(),
             "reason": self.reason and self.reason[:LONGEST_REASON],
         }
-        return {name: value for name, value in said.items() if value is not None}
+        return {name: value for name, value in options.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +85,10 @@ class CommandReport:
 
     def add(self, tenant: str, answers: list[CommandAnswer], items: Mapping[UUID, int]) -> None:
         """Count the answers about jobs of one tenant; `items` are failed items of each job that ran to its end."""
-        for one in answers:
-            kind = self.changed if one.changed else self.skipped if one.verdict in SKIPPED else self.refused
-            kind[one.verdict] += 1
-            self.tenants[tenant] += one.changed
-            failed = items[one.job_id] if one.changed else 0
+        for answer in answers:
+            kind = self.changed if answer.changed else self.skipped if answer.verdict in SKIPPED else self.refused
+            kind[answer.verdict] += 1
+            self.tenants[tenant] += answer.changed
+            failed = items[answer.job_id] if answer.changed else 0
             self.of_items += failed > 0
             self.items += failed

@@ -62,7 +62,7 @@ class Redaction:
         """Return a stored error with its texts redacted."""
         if error is None:
             return None
-        return {name: self.text(one) if isinstance(one, str) else one for name, one in error.items()}
+        return {name: self.text(part) if isinstance(part, str) else part for name, part in error.items()}
 
     def row(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Return a stored row with redacted payload, result, error and log line; a job's row has a `type`."""
@@ -74,20 +74,20 @@ class Redaction:
         if isinstance(seen.get("line"), str):
             seen["line"] = self.text(seen["line"])
         if isinstance(seen.get("attempts"), list):
-            seen["attempts"] = [self.row(one) for one in seen["attempts"]]
+            seen["attempts"] = [self.row(attempt) for attempt in seen["attempts"]]
         return seen
 
     def _without(self, value: Any, names: frozenset[str]) -> Any:
         if isinstance(value, dict):
             return {
                 name: LEFT_OUT
-                if one is not None and (name in names or self._named.search(name))
-                else self._without(one, names)
-                for name, one in value.items()
+                if part is not None and (name in names or self._named.search(name))
+                else self._without(part, names)
+                for name, part in value.items()
             }
         if isinstance(value, str):
             return _FORMS.sub(_left_out, value)
-        return [self._without(one, names) for one in value] if isinstance(value, list) else value
+        return [self._without(part, names) for part in value] if isinstance(value, list) else value
 
     def text(self, text: str) -> str:
         """Return a text with LEFT_OUT for the values of such names, and for texts in the form of a secret.
@@ -96,15 +96,15 @@ class Redaction:
         services.
         """
         kept, at = list[str](), 0
-        for found in _NAMED.finditer(text):
-            if found.start() < at:
+        for match in _NAMED.finditer(text):
+            if match.start() < at:
                 continue
-            named = found["name"] or found["element"] or found["first"]
-            if not self._is_secret(named) and not (found["element"] and named.lower() == "sign"):
+            named = match["name"] or match["element"] or match["first"]
+            if not self._is_secret(named) and not (match["element"] and named.lower() == "sign"):
                 continue
-            value = _CONTENT.match(text, found.end()) if found["element"] else self._value(named, text, found.end())
+            value = _CONTENT.match(text, match.end()) if match["element"] else self._value(named, text, match.end())
             if value is not None:
-                kept += text[at : found.end()], LEFT_OUT
+                kept += text[at : match.end()], LEFT_OUT
                 at = value.end()
         return _FORMS.sub(_left_out, "".join([*kept, text[at:]]))
 
@@ -118,8 +118,8 @@ class Redaction:
         return _VALUE.match(text, start)
 
 
-def _left_out(found: re.Match[str]) -> str:
-    return (found["scheme"] or "") + LEFT_OUT + (found["host"] or "")
+def _left_out(match: re.Match[str]) -> str:
+    return (match["scheme"] or "") + LEFT_OUT + (match["host"] or "")
 
 
 _of_process = [Redaction()]  # a list, so that importers see the present value

@@ -169,9 +169,9 @@ class Maintenance:
             "offered": self.offer,
             "counted": self.count,
             "repaired": self.repair,
-            "expired": lambda: self._for_each(EXPIRE, lambda session, one: session.expire(one.schema)),
+            "expired": lambda: self._for_each(EXPIRE, lambda session, tenant: session.expire(tenant.schema)),
             "purged": lambda: self._for_each(
-                PURGE_JOBS, lambda session, one: session.purge(one.schema, terms.retention, BATCH) or None
+                PURGE_JOBS, lambda session, tenant: session.purge(tenant.schema, terms.retention, BATCH) or None
             ),
             "pruned": partial(in_batches, engine.prune, MINUTES_KEPT, terms.retention, BATCH),
             "unserved": self.unserved,
@@ -225,7 +225,7 @@ class Maintenance:
 
     def repair(self) -> int:
         """Make tickets agree with jobs, tenant by tenant."""
-        return self._for_each(REPAIR, lambda session, one: session.repair(one.schema, self.queue.name))
+        return self._for_each(REPAIR, lambda session, tenant: session.repair(tenant.schema, self.queue.name))
 
     def offer(self) -> int:
         """Hint again at jobs that no worker claimed for a while."""
@@ -253,10 +253,10 @@ class Maintenance:
 
     def unserved(self) -> int:
         """Log the waiting jobs that no living worker can run, and the reason."""
-        found = self.engine.unserved(self.terms.reoffer_after)
-        for one in found:
-            log.warning(one.sentence, extra={"alert": "unserved", "type": one.type, "version": one.version})
-        return sum(one.waiting for one in found)
+        lanes = self.engine.unserved(self.terms.reoffer_after)
+        for lane in lanes:
+            log.warning(lane.sentence, extra={"alert": "unserved", "type": lane.type, "version": lane.version})
+        return sum(lane.waiting for lane in lanes)
 
     def _of_capabilities(self) -> dict[str, Callable[[], int]]:
         """Return the tasks of the enabled capabilities, by name; their code is loaded when they run."""
@@ -264,7 +264,11 @@ class Maintenance:
         def run(task: Task) -> int:
             return _total(load(task.run)(self.engine, self._each_tenant))
 
-        return {task.name: partial(run, task) for one in enabled(self.settings.capabilities) for task in one.tasks}
+        return {
+            task.name: partial(run, task)
+            for capability in enabled(self.settings.capabilities)
+            for task in capability.tasks
+        }
 
     def _for_each(self, task: TenantTask, work: Callable[[Engine, TenantTurn], int | None]) -> int:
         return _total(self._each_tenant.run(task, work))

@@ -220,19 +220,19 @@ class Run:
         the jobs that still have their claims. A misuse may have committed the work of the jobs without a written end,
         so these fail for good.
         """
-        said, _, _ = str(error).partition("\n")
+        text, _, _ = str(error).partition("\n")
         kept, self._kept = self._kept, {}
         unwritten = self._transaction.unwritten
         self._transaction.take_over()
-        held = self._transaction.retry_on_new_session(
-            lambda session: attempts.held(session, [one.claim for one in kept.values()])
+        owned = self._transaction.retry_on_new_session(
+            lambda session: attempts.held(session, [job.claim for job in kept.values()])
         )
         if tries is None:
-            log.warning("a batch was not committed, its jobs go on alone: %s", said, extra=self._batch[0].log_fields)
+            log.warning("a batch was not committed, its jobs go on alone: %s", text, extra=self._batch[0].log_fields)
         for number, attempt in kept.items():
             claim = attempt.claim
-            if claim.job_id not in held:
-                self._lose(claim, f"its commit was not heard of, or its claim was lost: {said}", attempt)
+            if claim.job_id not in owned:
+                self._lose(claim, f"its commit was not heard of, or its claim was lost: {text}", attempt)
             elif claim in unwritten and (tries is not None or reply_lost):
                 self._settle(number, attempt, error, tries or 1)
             elif claim in unwritten and type(error) is HandlerMisuse:
@@ -359,11 +359,11 @@ def call_handler(handler: JobHandler[Any], job: "AttemptContext | InlineContext"
 
 def _in_this_process(handle: Callable[[], T]) -> T:
     """Call `handle`; if it forked and the copy returns, too, end the copy: it shares this process's sessions."""
-    here = os.getpid()
+    pid = os.getpid()
     try:
         return handle()
     finally:
-        if os.getpid() != here:
+        if os.getpid() != pid:
             os._exit(exit_codes.BROKEN)
 
 

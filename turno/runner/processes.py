@@ -74,11 +74,11 @@ def _status(name: str) -> int:
 
 def children() -> set[int]:
     """Return the children of this process, including ended children."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
         with suppress(FileNotFoundError):  # a thread may end meanwhile
-            found.update(map(int, (task / "children").read_text(encoding="ascii").split()))
-    return found
+            pids.update(map(int, (task / "children").read_text(encoding="ascii").split()))
+    return pids
 
 
 def has_no_child() -> bool:

@@ -19,7 +19,7 @@ _WORD = struct.Struct("!cHI")
 
 def packed(batch: Batch, first: Claim) -> bytes:
     """Return a batch in its sent form: the first claim with the logins of all claims, and further differences."""
-    return pickle.dumps((first, [(one.job_id.bytes, one.token.bytes, one.attempt) for one in batch]))
+    return pickle.dumps((first, [(claim.job_id.bytes, claim.token.bytes, claim.attempt) for claim in batch]))
 
 
 def unpacked(packet: bytes) -> Batch:

@@ -205,7 +205,7 @@ class BatchTransaction:
     @property
     def unwritten(self) -> set[Claim]:
         """The kept jobs without a written end in the transaction."""
-        return {one.claim for one in self.kept[self._written :]}
+        return {job.claim for job in self.kept[self._written :]}
 
     def undo(self) -> Exception | None:
         """Undo the present job's work; returns the error by which the kept jobs are lost, too, or None."""

@@ -38,53 +38,53 @@ def check(admin: Connection[Any], logins: Logins) -> list[Finding]:
 
 def _check_schemas(admin: Connection[Any], design: Design) -> Iterator[Finding]:
     live: dict[str, list[LiveObject]] = defaultdict(list)
-    for found in live_objects(admin, [schema.name for schema in design.schemas]):
-        live[found.schema].append(found)
+    for entry in live_objects(admin, [schema.name for schema in design.schemas]):
+        live[entry.schema].append(entry)
     for schema in design.schemas:
         if schema.name not in live:
             yield Finding(f"schema {schema.name}", "is missing", "restore it from a backup, or remove its tenant")
             continue
         yield from _check_objects(schema, live[schema.name])
-        for one in outside():
-            yield from load(one.check)(admin, schema)
+        for table in outside():
+            yield from load(table.check)(admin, schema)
 
 
 def _check_objects(schema: Schema, live: list[LiveObject]) -> Iterator[Finding]:
     """Yield wrong rights, missing and overloaded functions, wrong owners, and row-level security."""
     for difference in differences(schema, live):
         yield from findings_of(_name(schema, difference.thing), difference)
-    functions = Counter(found.thing for found in live if found.thing.kind is Kind.FUNCTION)
+    functions = Counter(object_.thing for object_ in live if object_.thing.kind is Kind.FUNCTION)
     for thing, count in functions.items():
         if count > 1:
             yield Finding(_name(schema, thing), "has a namesake", "drop the function that is not Turno's")
     for thing in sorted({CatalogObject(Kind.FUNCTION, name) for name in schema.matrix.functions} - functions.keys()):
         yield Finding(_name(schema, thing), "is missing", REGRANT)
     secured = {table for table, _ in schema.matrix.policies}
-    for found in live:
-        name = _name(schema, found.thing)
-        if found.owner != schema.owner:
-            yield Finding(name, f"is owned by {found.owner}", f"give it to {schema.owner}")
-        if left_behind(found.source):
+    for object_ in live:
+        name = _name(schema, object_.thing)
+        if object_.owner != schema.owner:
+            yield Finding(name, f"is owned by {object_.owner}", f"give it to {schema.owner}")
+        if left_behind(object_.source):
             continue
-        if found.thing.kind is Kind.FUNCTION and found.thing.name not in schema.matrix.invokers:
-            yield from _check_definer(schema, found)
-        if found.row_security != (found.thing.name in secured):
-            yield Finding(name, f"has row-level security {'on' if found.row_security else 'off'}", RESTORE)
+        if object_.thing.kind is Kind.FUNCTION and object_.thing.name not in schema.matrix.invokers:
+            yield from _check_definer(schema, object_)
+        if object_.row_security != (object_.thing.name in secured):
+            yield Finding(name, f"has row-level security {'on' if object_.row_security else 'off'}", RESTORE)
 
 
-def _check_definer(schema: Schema, found: LiveObject) -> Iterator[Finding]:
-    name = _name(schema, found.thing)
-    if found.thing.name in schema.matrix.functions and not found.definer:
+def _check_definer(schema: Schema, entry: LiveObject) -> Iterator[Finding]:
+    name = _name(schema, entry.thing)
+    if entry.thing.name in schema.matrix.functions and not entry.definer:
         yield Finding(name, "does not run as its owner", RESTORE)
-    paths = [setting for setting in found.config if setting.startswith("search_path=")]
+    paths = [setting for setting in entry.config if setting.startswith("search_path=")]
     if paths != [f"search_path={schema.path}"]:
         yield Finding(name, f"has not pinned its search_path to {schema.path}", RESTORE)
 
 
 def _name(schema: Schema, thing: CatalogObject) -> str:
     whose = f" of {schema.slug}" if schema.slug else ""
-    place = schema.name if thing.kind is Kind.SCHEMA else f"{schema.name}.{thing.name}"
-    return f"{thing.kind} {place}{whose}"
+    subject = schema.name if thing.kind is Kind.SCHEMA else f"{schema.name}.{thing.name}"
+    return f"{thing.kind} {subject}{whose}"
 
 
 def _check_policies(admin: Connection[Any], design: Design) -> Iterator[Finding]:

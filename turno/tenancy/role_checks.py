@@ -69,17 +69,17 @@ def check_memberships(admin: Connection[Any], design: Design) -> Iterator[Findin
         _MEMBERSHIPS_WITH_OPTIONS if options else _MEMBERSHIPS,
         {"prefix": design.prefix, "host": design.logins.host},
     )
-    found = {Membership(*row[:3]): row[3:] for row in rows}
-    for role, member, _ in sorted(found.keys() - design.memberships):
+    actual = {Membership(*row[:3]): row[3:] for row in rows}
+    for role, member, _ in sorted(actual.keys() - design.memberships):
         yield Finding(f"role {member}", f"is a member of {role}", f"REVOKE {role} from it")
-    for role, member, _ in sorted(design.memberships - found.keys()):
+    for role, member, _ in sorted(design.memberships - actual.keys()):
         if role == RESERVED:
             problem = "cannot connect once handlers use all connections"
             yield Finding(f"role {member}", problem, INSTALL, for_superuser=True)
         else:
             yield Finding(f"role {member}", f"is no proper member of {role}", "run `turno tenant add` again")
-    for membership in sorted(found.keys() & design.memberships):
-        sets, admins = found[membership]
+    for membership in sorted(actual.keys() & design.memberships):
+        sets, admins = actual[membership]
         if admins or (options and sets is membership.inherits):
             problem = f"may do more with {membership.role} than use it"
             yield Finding(f"role {membership.member}", problem, "REVOKE and grant it again")
@@ -127,11 +127,11 @@ def check_database_rights(admin: Connection[Any], design: Design) -> Iterator[Fi
         """
     )
     wanted = {(spec.name, "CONNECT", False) for spec in design.roles.values() if spec.login}
-    found = {row for row in rows if row[0] in design.confined}
+    actual = {row for row in rows if row[0] in design.confined}
     database = f"database {admin.info.dbname}"
-    for role, privilege, _ in sorted(found - wanted):
+    for role, privilege, _ in sorted(actual - wanted):
         yield Finding(database, f"{role} may {privilege}", f"REVOKE it; {INSTALL}" if role == PUBLIC else "REVOKE it")
-    for role, privilege, _ in sorted(wanted - found):
+    for role, privilege, _ in sorted(wanted - actual):
         yield Finding(database, f"{role} may not {privilege}", "run `turno db migrate`, or GRANT it")
 
 
@@ -149,11 +149,11 @@ def check_functions(admin: Connection[Any], design: Design) -> Iterator[Finding]
     )
     allowed = open_functions(design.logins)
     for signature, grantees in rows:
-        found = design.confined.intersection(grantees)
+        actual = design.confined.intersection(grantees)
         wanted = allowed.get(signature, frozenset())
-        for role in sorted(found - wanted):
+        for role in sorted(actual - wanted):
             yield Finding(f"function {signature}", f"{role} may EXECUTE", INSTALL, for_superuser=True)
-        for role in sorted(wanted - found) if PUBLIC not in found else ():
+        for role in sorted(wanted - actual) if PUBLIC not in actual else ():
             yield Finding(f"function {signature}", f"{role} may not EXECUTE", INSTALL)
 
 

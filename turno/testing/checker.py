@@ -56,10 +56,10 @@ class ClientLog:
             return [f"I1: one key was answered with two jobs: {submitted.tenant} {submitted.key}"
                     for submitted, jobs in self._answers.items() if len(jobs) > 1]  # fmt: skip
 
-    def not_submitted(self, tenant: str, found: Collection[tuple[str, str, str | None]]) -> list[str]:
+    def not_submitted(self, tenant: str, submissions: Collection[tuple[str, str, str | None]]) -> list[str]:
         """Name the jobs, as (user, type, key), without a request."""
         return [f"I1: a job without a submission: {tenant} {kind} {key}"
-                for user, kind, key in found
+                for user, kind, key in submissions
                 if Submission(tenant, user, kind, str(key)) not in self._answers]  # fmt: skip
 
     def __len__(self) -> int:
@@ -90,19 +90,19 @@ class Checker:
 
     def violations(self, *, settled: bool = False) -> list[str]:
         """Name the present violations; with `settled`, all work must have ended without leftovers."""
-        found = self._log.contradictions() if self._log is not None else []
+        violations = self._log.contradictions() if self._log is not None else []
         with ExitStack() as stack:
             for tenant in self._tenants:
                 judge = stack.enter_context(judge_of(self._url, tenant, self._effects))
                 accepted = self._log.accepted(tenant.slug) if self._log is not None else []
-                found += judge.broken(accepted=accepted)
+                violations += judge.broken(accepted=accepted)
                 if settled:
-                    found += judge.unsettled()
+                    violations += judge.unsettled()
                 if self._log is not None:
-                    found += self._log.not_submitted(tenant.slug, self._keys(tenant))
+                    violations += self._log.not_submitted(tenant.slug, self._keys(tenant))
             if settled and self._tenants:
-                found += judge.left_behind()
-        return found
+                violations += judge.left_behind()
+        return violations
 
     def _keys(self, tenant: Tenant) -> list[tuple[str, str, str | None]]:
         # A retry names the job that it continues; jobs of capabilities have no submission.

@@ -72,7 +72,7 @@ class Installation:
         schemas = [tenant.schema for tenant in self.tenants.values()]
         # Tables of capabilities without a policy have rows of the installation itself, which are removed.
         of_processes = {"job_types", "leases", "tenant_tasks", "tenant_failures"}
-        emptied = of_processes.union(*(_without_policy(one.control) for one in installed()))
+        emptied = of_processes.union(*(_without_policy(capability.control) for capability in installed()))
         self._emptied = tables_without_rows(self.admin, [*schemas, "turno"], kept=KEPT, emptied=emptied)
 
     @property
@@ -170,10 +170,10 @@ class Installation:
 
     def attempt(self, job_id: UUID) -> dict[str, Any]:
         """Claim a job, run one attempt in this process and return the job after it."""
-        here = self.here
-        claim = here.claim(job_id)
+        folder = self.here
+        claim = folder.claim(job_id)
         assert claim is not None, f"job {job_id} may not run now: {self.ticket(job_id)}"
-        here.execute(claim)
+        folder.execute(claim)
         return self.find_job(job_id)
 
     def drain(self, *, scheduled: bool = False) -> Counter[str]:

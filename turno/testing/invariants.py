@@ -263,7 +263,7 @@ class Judge:
 
     def __init__(self, connection: psycopg.Connection[Any], effects: Mapping[str, LiteralString] | None = None) -> None:
         self._connection = connection
-        of_capabilities = merged("invariant", (one.invariants for one in installed()))
+        of_capabilities = merged("invariant", (capability.invariants for capability in installed()))
         self._always = one_query(RULES | of_capabilities | dict(effects or {}))
 
     def broken(self, *, accepted: Collection[UUID] = (), lost: Collection[UUID] = ()) -> list[str]:

@@ -28,24 +28,24 @@ class LeakDetector:
         """Return the tenant's marker, to be put into its payloads and business rows."""
         return self._markers[tenant.slug]
 
-    def seen(self, said: object, *, by: Tenant | None = None) -> None:
+    def seen(self, response: object, *, by: Tenant | None = None) -> None:
         """Note the data of a reader: a response, a log, a message; without `by`, public data."""
-        text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+        text = response.decode(errors="replace") if isinstance(response, bytes) else str(response)
         self._seen.append((by.slug if by else PUBLIC, text))
 
     def leaks(self) -> list[str]:
         """Name every place where a marker is that is not its tenant's own."""
-        found = [f"{owner}'s marker was seen by {reader}"
+        leaks = [f"{owner}'s marker was seen by {reader}"
                  for reader, text in self._seen for owner in self._foreign(reader, text)]  # fmt: skip
         with psycopg.connect(self._url, autocommit=True) as connection:
-            found += self._in_schema(connection, "turno", PUBLIC)
+            leaks += self._in_schema(connection, "turno", PUBLIC)
             for tenant in self._tenants:
-                found += self._in_schema(connection, tenant.schema, tenant.slug)
+                leaks += self._in_schema(connection, tenant.schema, tenant.slug)
         for folder in self._folders:
             for path in folder.rglob("*"):
                 if path.is_file() and not path.is_symlink():
-                    found += self._in_file(path, str(path.relative_to(folder)))
-        return found
+                    leaks += self._in_file(path, str(path.relative_to(folder)))
+        return leaks
 
     def _in_file(self, path: Path, name: str) -> list[str]:
         """Name each tenant with its marker in the file, with the first line that has it."""
@@ -60,12 +60,12 @@ class LeakDetector:
         return [slug for slug, marker in self._markers.items() if slug != reader and marker in text]
 
     def _in_schema(self, connection: psycopg.Connection[Any], schema: str, reader: str) -> list[str]:
-        found = []
+        leaks = []
         tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
         for (table,) in tables:
             name = sql.Identifier(schema, table)
             for slug, marker in self._markers.items():
                 look = sql.SQL("SELECT FROM {} AS t WHERE strpos(t::text, %s) > 0 LIMIT 1").format(name)
                 if slug != reader and connection.execute(look, (marker,)).rowcount:
-                    found.append(f"{slug}'s marker is in {table} of {reader}")
-        return found
+                    leaks.append(f"{slug}'s marker is in {table} of {reader}")
+        return leaks

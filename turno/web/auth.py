@@ -175,13 +175,13 @@ class TokenCheck:
     def read(self, token: str, sender: str | None = None) -> Principal:
         """Return the principal of a bare token; raises Problem 401, or 429 after too many of the address `sender`."""
         digest = sha256(token.encode()).digest()
-        found = self._accepted.get(digest)
-        if found is None or found.expires_at + LEEWAY_SECONDS <= time():
-            found = _principal(self._claims(token, sender))
+        principal = self._accepted.get(digest)
+        if principal is None or principal.expires_at + LEEWAY_SECONDS <= time():
+            principal = _principal(self._claims(token, sender))
             if len(self._accepted) >= MOST_ACCEPTED:
                 self._accepted.clear()
-            self._accepted[digest] = found
-        return found
+            self._accepted[digest] = principal
+        return principal
 
     def _claims(self, token: str, sender: str | None) -> dict[str, Any]:
         try:
@@ -345,19 +345,19 @@ def principal_of(request: Request) -> Principal:
 
     Raises Problem 401, 429 after many wrong tokens, or 403 for a change that another site has the browser ask for.
     """
-    authorization, found = request.environ.get("HTTP_AUTHORIZATION"), services()
-    if found.principal is not None:
+    authorization, current = request.environ.get("HTTP_AUTHORIZATION"), services()
+    if current.principal is not None:
         # Next to a cookie, a bearer header proves nothing: the application may have authenticated by the cookie.
         bearer = (authorization or "").lower().startswith("bearer ") and not request.cookies
         if request.method not in SAFE and not bearer:
             require_same_origin(request)
         return _signed_in(request)
-    assert found.tokens is not None  # noqa: S101 - see `install`
+    assert current.tokens is not None  # noqa: S101 - see `install`
     if authorization is not None or (cookie := token_in(request)) is None:
-        return found.tokens.principal(authorization, request.remote_addr)
+        return current.tokens.principal(authorization, request.remote_addr)
     if request.method not in SAFE:
         require_same_origin(request)
-    return found.tokens.read(cookie, request.remote_addr)
+    return current.tokens.read(cookie, request.remote_addr)
 
 
 def visitor_of(request: Request) -> Visitor:
@@ -374,9 +374,9 @@ def visitor_of(request: Request) -> Visitor:
 
 def tokens() -> TokenCheck:
     """Return the check of tokens, where no application supplies a `principal`."""
-    found = services().tokens
-    assert found is not None  # noqa: S101 - see `install`
-    return found
+    current = services().tokens
+    assert current is not None  # noqa: S101 - see `install`
+    return current
 
 
 def _signed_in(request: Request) -> Principal:

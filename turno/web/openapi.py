@@ -43,7 +43,7 @@ def example_of(schema: dict[str, Any], schemas: dict[str, Any]) -> Any:
         return example_of(schema["anyOf"][0], schemas)
     match schema.get("type"):
         case "object":
-            return {name: example_of(one, schemas) for name, one in schema.get("properties", {}).items()}
+            return {name: example_of(part, schemas) for name, part in schema.get("properties", {}).items()}
         case "array":
             return [example_of(schema["items"], schemas)] if "items" in schema else []
         case kind:
@@ -104,7 +104,9 @@ REQUEST_HEADERS: dict[str, Document] = {
 
 def build_document(blueprints: Sequence[Routes], handlers: Sequence[type[JobHandler[Any]]]) -> Document:
     """Return the document of the routes of these blueprints."""
-    refs, schemas = _schemas([one for blueprint in blueprints for one in blueprint.operations.values()], handlers)
+    refs, schemas = _schemas(
+        [operation for blueprint in blueprints for operation in blueprint.operations.values()], handlers
+    )
     paths: dict[str, Document] = {}
     for blueprint in blueprints:
         for endpoint, operation in blueprint.operations.items():
@@ -133,10 +135,10 @@ def _schemas(operations: Sequence[Operation], handlers: Sequence[type[JobHandler
     answers = {kind for operation in operations for answer in operation.answers.values() for kind in _members(answer)}
     taken = {operation.body for operation in operations if operation.body not in (None, bytes)}
     bodies = sorted(answers | taken | {ProblemDocument}, key=lambda kind: str(kind.__name__))
-    kinds = [*bodies, *(one.payload_type for one in handlers)]
+    kinds = [*bodies, *(handler.payload_type for handler in handlers)]
     refs, schemas = msgspec.json.schema_components(kinds, ref_template=SCHEMAS + "{name}")
     named: Refs = dict(zip(kinds, refs, strict=True))
-    named |= {one.type: ref for one, ref in zip(handlers, refs[len(bodies) :], strict=True)}
+    named |= {handler.type: ref for handler, ref in zip(handlers, refs[len(bodies) :], strict=True)}
     return named, {name: _strict(schema) for name, schema in schemas.items()}
 
 
@@ -148,10 +150,10 @@ def _members(answer: Answer) -> tuple[Any, ...]:
 def _strict(schema: Any) -> Any:
     """Return a msgspec schema with the further refusals of Turno: unknown fields, and text that is no decimal."""
     if isinstance(schema, list):
-        return [_strict(one) for one in schema]
+        return [_strict(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    schema = {key: _strict(one) for key, one in schema.items()}
+    schema = {key: _strict(part) for key, part in schema.items()}
     if schema.get("format") == "decimal":
         schema["pattern"] = DECIMAL
     if "properties" in schema and schema.get("type") == "object":
@@ -222,9 +224,9 @@ def _shape(kind: type[Any]) -> Document:
     """
     _, schemas = msgspec.json.schema_components([kind], ref_template=SCHEMAS + "{name}")
     schema = _strict(schemas[kind.__name__])
-    for one in schema["properties"].values():
-        if one.get("default") in (None, "", []):
-            one.pop("default", None)
+    for part in schema["properties"].values():
+        if part.get("default") in (None, "", []):
+            part.pop("default", None)
     return {name: schema[name] for name in ("type", "additionalProperties", "required", "properties") if name in schema}
 
 
@@ -356,11 +358,11 @@ def _name_of(schema: dict[str, Any]) -> str:
     if "$ref" in schema:
         return str(schema["$ref"]).removeprefix(SCHEMAS)
     if "anyOf" in schema:
-        return " or ".join(_name_of(one) for one in schema["anyOf"])
+        return " or ".join(_name_of(part) for part in schema["anyOf"])
     if "const" in schema:
         return f"“{schema['const']}”"
     if "enum" in schema:
-        return ", ".join(f"“{one}”" for one in schema["enum"])
+        return ", ".join(f"“{part}”" for part in schema["enum"])
     if schema.get("type") == "array":
         return f"list of {_name_of(schema.get('items', {}))}"
     return str(schema.get("format", schema.get("type", "anything")))

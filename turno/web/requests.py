@@ -94,7 +94,7 @@ def read_json_object(request: Request) -> JsonBody:
     except NotJson as error:
         path, problem = error.problems[0]
         if path:
-            raise invalid([FieldProblem(*found) for found in error.problems]) from None
+            raise invalid([FieldProblem(*problem) for problem in error.problems]) from None
         raise Problem(Kind.INVALID_REQUEST, f"The body {problem}.") from None
     if not isinstance(value, dict):
         raise Problem(Kind.INVALID_REQUEST, "The body must be a JSON object.")
@@ -136,8 +136,8 @@ def check(handler: type[JobHandler[Any]], value: Any) -> tuple[Any, list[FieldPr
 def field_problems(error: InvalidPayload, *within: str) -> list[FieldProblem]:
     """Return the problems of a body, or of its part `within`, each with the path of the field."""
     paths = [".".join(filter(None, (*within, problem["field"]))) for problem in error.problems]
-    found = zip(paths, error.problems, strict=True)
-    return [FieldProblem(path[:LONGEST_FIELD] or "body", problem["problem"]) for path, problem in found]
+    pairs = zip(paths, error.problems, strict=True)
+    return [FieldProblem(path[:LONGEST_FIELD] or "body", problem["problem"]) for path, problem in pairs]
 
 
 def one_at_a_time(request: Request) -> AbstractContextManager[object]:
@@ -250,7 +250,9 @@ def read_query(given: MultiDict[str, str], kind: type[Any], *, others_ignored: b
     try:
         query = converter(kind).convert(values) if values else _defaults(kind)
     except InvalidPayload as error:
-        problems += [FieldProblem(one.field.partition(".")[0], one.problem) for one in field_problems(error)]
+        problems += [
+            FieldProblem(problem.field.partition(".")[0], problem.problem) for problem in field_problems(error)
+        ]
     if problems:
         raise invalid(problems)
     return query

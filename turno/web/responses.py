@@ -100,7 +100,7 @@ class Problem(Exception):
         headers: Mapping[str, str] | None = None,
         limit: str | None = None,
     ) -> None:
-        """`limit` is the exceeded limit: the name of its setting without `MAX_`."""
+        """`limit` is the exceeded limit, by its name in TURNO_LIMITS."""
         super().__init__(detail)
         self.kind = kind
         self.detail = detail

@@ -124,11 +124,11 @@ class Routes(Blueprint):
                     principal = principal_of(current)
                     call = OperatorCall(principal, _admit(operation, current, principal))
                     return _respond(operation, view, hints, current, {"call": call} | path)
-                found = scope(current)
-                with place_of(found.tenant):
-                    within = Call(found, _admit(operation, current, found.principal))
+                allowed = scope(current)
+                with place_of(allowed.tenant):
+                    within = Call(allowed, _admit(operation, current, allowed.principal))
                     if operation.method not in SAFE and operation.counts:
-                        admit_command(found)
+                        admit_command(allowed)
                     return _respond(operation, view, hints, current, {"call": within} | path)
 
             self.operations[view.__name__] = operation
@@ -149,10 +149,10 @@ def _respond(
     if body := hints.get("body"):
         changes = get_origin(body) is Changes
         given["body"] = read_changes(request, *get_args(body)) if changes else read_body(request, body)
-    found, status = view(**given), next(iter(operation.answers))
-    if isinstance(found, Response):
-        return found
-    return Response(status=status) if found is None else answer(found, status)
+    result, status = view(**given), next(iter(operation.answers))
+    if isinstance(result, Response):
+        return result
+    return Response(status=status) if result is None else answer(result, status)
 
 
 def _described(

@@ -48,7 +48,7 @@ Readiness = Callable[[], str | None]
 Published = Callable[[str], tuple[str, str]]
 
 NAME = "turno"
-OF_CAPABILITIES = [name for one in installed() for name in one.job_links]
+OF_CAPABILITIES = [name for capability in installed() for name in capability.job_links]
 LINKS = ("items", "events", "attempts", *OF_CAPABILITIES, "cancel", "retry", "rerun")
 
 
@@ -138,22 +138,22 @@ class Services:
 
     def _declared(self, name: str) -> list[Any]:
         """Return what the enabled capabilities declare in a field."""
-        return [value for one in enabled(self.settings.capabilities) for value in getattr(one, name)]
+        return [value for capability in enabled(self.settings.capabilities) for value in getattr(capability, name)]
 
     def _loaded(self, name: str) -> list[Any]:
-        return [load(place) for place in self._declared(name)]
+        return [load(reference) for reference in self._declared(name)]
 
 
 def services_of(app: Flask) -> Services:
     """Return an application's services; raises KeyError where there is no Turno in it."""
-    found: Services = app.extensions[NAME]
-    return found
+    current: Services = app.extensions[NAME]
+    return current
 
 
 def services() -> Services:
     """Return the services of the application that serves the present request."""
-    found: Services = current_app.extensions[NAME]
-    return found
+    current: Services = current_app.extensions[NAME]
+    return current
 
 
 def as_operator() -> AbstractContextManager[Operator]:
@@ -168,8 +168,8 @@ def as_operator() -> AbstractContextManager[Operator]:
 
 def at(path: str) -> str:
     """Return the browser's address of a path of Turno; of "" the prefix of all addresses."""
-    found = services()
-    return _mounted(found) + found.url_prefix + path
+    application = services()
+    return _mounted(application) + application.url_prefix + path
 
 
 def requested_path() -> str:
@@ -191,12 +191,12 @@ def requested_on_this_machine(request: Request) -> bool:
         return False
 
 
-def _mounted(found: Services) -> str:
+def _mounted(application: Services) -> str:
     """Return where the application is mounted.
 
     This is SCRIPT_NAME, as set by the server or a middleware of the host, else the path of TURNO_PUBLIC_URL.
     """
-    return request.script_root or found.public.path
+    return request.script_root or application.public.path
 
 
 def job_links(job_id: UUID, root: str) -> dict[str, str]:

@@ -91,10 +91,10 @@ def queue_named(name: str, settings: Settings, environment: Mapping[str, str] | 
     """Return a backend by its name; jobs of a backend without a folder are hinted to the workers of the pool."""
     if name == "exec":
         return exec_queue(settings, environment)
-    found = BACKENDS.get(name) or backends().get(name, BACKENDS["pool"])
+    declared = BACKENDS.get(name) or backends().get(name, BACKENDS["pool"])
     logins = logins_of(settings)
     hints = Engine(lambda: service_session(logins, logins.web, application="turno-hints"))
-    queue: QueueInterface = load(found.queue)(notify=hints.wake, hang_up=hints.close, name=name)
+    queue: QueueInterface = load(declared.queue)(notify=hints.wake, hang_up=hints.close, name=name)
     return queue
 
 
@@ -151,7 +151,11 @@ def regular_maintenance(
 
 def run_deliveries(settings: Settings) -> None:
     """Run each delivery that no other process of the installation runs; an outage of the database is logged."""
-    prepared = {one.name: load(one.prepare)(settings) for it in enabled(settings.capabilities) for one in it.deliveries}
+    prepared = {
+        delivery.name: load(delivery.prepare)(settings)
+        for it in enabled(settings.capabilities)
+        for delivery in it.deliveries
+    }
     for name, run in prepared.items():
         if run is None:
             continue  # without the lease: another process may have receivers

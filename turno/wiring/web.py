@@ -166,16 +166,16 @@ def serving_application(settings: Settings) -> Served:
     return Served(app, largest_body, stop=services_of(app).live.end_all)
 
 
-def _named(place: str) -> Flask:
+def _named(reference: str) -> Flask:
     try:
-        app = load(place)()
+        app = load(reference)()
     except InvalidSettings:
         raise
     except Exception as error:  # a module may raise anything
-        raise InvalidSettings([f"TURNO_WEB_APP={place}: {type(error).__name__}: {error}"]) from error
+        raise InvalidSettings([f"TURNO_WEB_APP={reference}: {type(error).__name__}: {error}"]) from error
     if not (isinstance(app, Flask) and "turno" in app.extensions):
         raise InvalidSettings(
-            [f"TURNO_WEB_APP={place}: expected a function that returns a Flask application with Turno"]
+            [f"TURNO_WEB_APP={reference}: expected a function that returns a Flask application with Turno"]
         )
     return app
 
@@ -187,7 +187,7 @@ def _pending(pool: ConnectionPool[TimeoutConnection]) -> str | None:
 
 def live_changes(settings: Settings, root: str = "") -> Live:
     """Return the live changes of the enabled capability; links in streams have the prefix `root`."""
-    places = [one.live for one in enabled(settings.capabilities) if one.live]
+    places = [capability.live for capability in enabled(settings.capabilities) if capability.live]
     live: Live = load(places[0])(settings, logins_of(settings), root) if places else Live()
     return live
 

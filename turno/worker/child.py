@@ -100,8 +100,8 @@ class Child:
     def take_lines(self) -> list[tuple[Claim, Line]]:
         """Return the new log lines of the jobs of its batch, also after its end."""
         lines = self._shared.lines.take()
-        return [(self._given[one.job], one) for one in lines
-                if one.batch == self._number and one.job < len(self._given)]  # fmt: skip
+        return [(self._given[line.job], line) for line in lines
+                if line.batch == self._number and line.job < len(self._given)]  # fmt: skip
 
     def call_back(self) -> Batch:
         """Take back the jobs that the child has not begun, and return their claims."""

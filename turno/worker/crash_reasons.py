@@ -37,10 +37,10 @@ def transaction_limit(seconds: float) -> str:
     return f"a transaction was open for more than {seconds:g} s"
 
 
-def locks(held: int, most: int, *, crowded: bool) -> str:
+def locks(memory: int, most: int, *, crowded: bool) -> str:
     """Return the reason for a job with a session that held more locks than allowed."""
     while_full = " while the server's lock table is more than half full" if crowded else ""
-    return f"its session held {held:,} locks, and may hold {most:,}{while_full}: commit in chunks, as job.each does"
+    return f"its session held {memory:,} locks, and may hold {most:,}{while_full}: commit in chunks, as job.each does"
 
 
 def of_end(code: int) -> str:

@@ -89,7 +89,7 @@ class Rescuer:
     @property
     def due(self) -> float:
         """The moment of the next rescue, on the monotonic clock; infinite if none is pending."""
-        return max(min((one.due for one in self._pending.values()), default=math.inf), self.engine.again_at)
+        return max(min((orphan.due for orphan in self._pending.values()), default=math.inf), self.engine.again_at)
 
     def child_ended(self, unfinished: Unfinished, code: int, why: str | None) -> Batch:
         """Take the jobs from a child that ended with this exit code; `why` is the reason for which the parent ended it.
@@ -154,7 +154,7 @@ class Rescuer:
         """Rescue the due claims for at most FLUSH_SECONDS; a refused rescue is repeated later."""
         until = self.clock() + FLUSH_SECONDS
         # Rescues without a refusal first: a rescue that is always refused must not delay the rest of its tenant.
-        for pending in sorted(self._pending.values(), key=lambda one: one.refusals):
+        for pending in sorted(self._pending.values(), key=lambda orphan: orphan.refusals):
             if self.engine.away or self.clock() > until:
                 return
             if self.clock() >= pending.due and self._try(pending):

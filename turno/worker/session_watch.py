@@ -74,9 +74,9 @@ class Load:
 
 def measure(engine: Engine, *, more_than: int) -> Load:
     """Return the present load; a session that holds `more_than` locks is listed."""
-    (found,) = engine.rows(dict[str, Any], _MEASURE, more_than)
-    address = *engine.address, found.pop("address"), found.pop("port")
-    return Load(server=Server(found.pop("started_at"), address, found.pop("timeline")), **found)
+    (measured,) = engine.rows(dict[str, Any], _MEASURE, more_than)
+    address = *engine.address, measured.pop("address"), measured.pop("port")
+    return Load(server=Server(measured.pop("started_at"), address, measured.pop("timeline")), **measured)
 
 
 class SessionWatch:
@@ -135,8 +135,8 @@ class SessionWatch:
             self._end(strangers, too_many)
 
     def _end(self, pids: list[int], locks: dict[int, int]) -> None:
-        found = self._engine.execute("SELECT pid, schema FROM session_schemas(%s)", (pids,)).fetchall()
-        for pid, schema in found:
+        rows = self._engine.execute("SELECT pid, schema FROM session_schemas(%s)", (pids,)).fetchall()
+        for pid, schema in rows:
             log.error("session ended, it held %d locks", locks[pid], extra={"alert": "session", "schema": schema})
             self._engine.execute(qualified("SELECT {}.sessions_end(%s)", schema), ([pid],))
 

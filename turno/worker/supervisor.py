@@ -273,7 +273,7 @@ class Supervisor:
             return
         try:
             orders = self._engine.keep_alive(self._worker)
-            held = self._engine.held(self._worker)
+            claims = self._engine.held(self._worker)
         except psycopg.Error as error:
             log.warning("heartbeat failed: %s", in_short(error))
             self._beat_due = max(self._engine.again_at, monotonic() + min(RETRY, self._timings.heartbeat))
@@ -286,14 +286,14 @@ class Supervisor:
         self._answered_at = monotonic()
         self._beat_due = self._answered_at + self._timings.heartbeat
         self._follow(orders)
-        self._give_back_unknown(held)
+        self._give_back_unknown(claims)
 
-    def _give_back_unknown(self, held: Sequence[Claim]) -> None:
+    def _give_back_unknown(self, claims: Sequence[Claim]) -> None:
         """Give back the claims that the tickets assign to this worker, and of which the reply was lost."""
         known = self._rescuer.tokens | self._distributor.tokens
         for child in self._children:
             known |= child.tokens
-        for claim in held:
+        for claim in claims:
             if claim.token not in known:
                 self._rescuer.reply_lost(claim)
 

@@ -64,8 +64,8 @@ MUTANTS = (
         "troubles of every company's tenants are shown",
         BY_COMPANY,
         TROUBLES,
-        "[one for one in found if one.tenant is None or one.tenant in theirs]",
-        "found",
+        "[trouble for trouble in listed if trouble.tenant is None or trouble.tenant in theirs]",
+        "listed",
         (f"{FOREIGN}[/admin]",),
     ),
     Mutant(
@@ -88,8 +88,8 @@ MUTANTS = (
         "unserved jobs of every company are shown",
         BY_COMPANY,
         TROUBLES,
-        "found if companies is None else _within(cursor, found, companies)",
-        "found",
+        "lane if companies is None else _within(cursor, lane, companies)",
+        "lane",
         (f"{PAGES}::test_problems_come_first_with_time_and_remedy",),
     ),
     Mutant(

@@ -65,13 +65,13 @@ def failed(service: Service, tenant: str = "north") -> str:
 
 def everything(service: Service) -> list[Any]:
     tables = ("tickets", "dead_letters", "operator_audit", "job_types")
-    found = [service.rows(f"SELECT * FROM turno.{table} ORDER BY 1") for table in tables]  # noqa: S608 - named above
-    return [found, service.rows("SELECT slug, weight FROM turno.tenants ORDER BY 1")]
+    result = [service.rows(f"SELECT * FROM turno.{table} ORDER BY 1") for table in tables]  # noqa: S608 - named above
+    return [result, service.rows("SELECT slug, weight FROM turno.tenants ORDER BY 1")]
 
 
 def problems(answer: TestResponse) -> dict[str, str]:
     assert answer.status_code == 400, answer.text
-    return {one["field"]: one["problem"] for one in answer.get_json()["errors"]}
+    return {item["field"]: item["problem"] for item in answer.get_json()["errors"]}
 
 
 @pytest.mark.parametrize("path", READ)
@@ -132,7 +132,7 @@ def test_jobs_are_listed_page_by_page_and_grouped_by_error(service: Service) -> 
     seen, cursor = [], ""
     while True:
         page = eva.get(f"/api/admin/jobs?status=failed&limit=1{cursor}").get_json()
-        seen += [(one["job_id"], one["tenant"], one["error"]) for one in page["jobs"]]
+        seen += [(item["job_id"], item["tenant"], item["error"]) for item in page["jobs"]]
         if page["next_cursor"] is None:
             break
         cursor = f"&cursor={page['next_cursor'].replace('+', '%2B')}"
@@ -153,7 +153,7 @@ def test_a_command_is_tried_then_done_and_is_on_record(service: Service) -> None
     assert done | {"dry_run": True} == tried
     assert (done["changed"], done["tenants"]) == ({"accepted": 3}, {"north": 2, "south": 1})
     entries = eva.get("/api/admin/audit?action=retry").get_json()["entries"]
-    assert [(one["actor"], one["tenant"], one["jobs"], one["correlation_id"]) for one in entries] == [
+    assert [(entry["actor"], entry["tenant"], entry["jobs"], entry["correlation_id"]) for entry in entries] == [
         (eva.user, "south", 1, "tonight"),
         (eva.user, "north", 2, "tonight"),
     ]
@@ -188,7 +188,7 @@ def test_a_tenant_s_settings_are_changed_and_taken_away(service: Service) -> Non
     body = eva.ask("PATCH", "/api/admin/tenants/north", json={"paused": False, "cap": None}).get_json()
     assert (body["paused_at"], body["weight"], body["cap"]) == (None, 5, None)
     listed = eva.get("/api/admin/tenants?limit=1").get_json()
-    assert ([one["tenant"] for one in listed["tenants"]], listed["next_cursor"]) == (["north"], "north")
+    assert ([item["tenant"] for item in listed["tenants"]], listed["next_cursor"]) == (["north"], "north")
 
 
 def test_tenant_quota_comes_before_the_default(service: Service) -> None:
@@ -288,7 +288,9 @@ def test_job_search_covers_tenants_of_token_companies(service: Service) -> None:
     admin, eva = operator(service, role="admin"), operator(service)
     for query in (f"user={ana.user}", "correlation_id=tonight-4711", f"payload=words&user={ana.user}"):
         page = admin.get(f"/api/admin/jobs?{query}").get_json()
-        assert [(one["job_id"], one["tenant"], one["company"]) for one in page["jobs"]] == [(job_id, "south", "acme")]
+        assert [(item["job_id"], item["tenant"], item["company"]) for item in page["jobs"]] == [
+            (job_id, "south", "acme")
+        ]
         assert page["not_searched"] == 0
         assert admin.get(f"/api/admin/jobs?{query}&tenant=north").get_json()["jobs"] == []
         foreign = operator(service, role="admin", companies=["umbrella"])
@@ -306,7 +308,7 @@ def test_a_tenant_that_cannot_be_searched_stops_no_search(service: Service) -> N
         page = operator(service, role="admin").get(f"/api/admin/jobs?user={ana.user}").get_json()
     finally:
         service.rows("ALTER TABLE moved RENAME TO background_jobs", tenant="north")
-    assert [one["job_id"] for one in page["jobs"]] == [job_id]
+    assert [item["job_id"] for item in page["jobs"]] == [job_id]
     assert page["not_searched"] == 1
 
 
@@ -318,7 +320,7 @@ def test_operators_add_webhooks_and_resend_deliveries(service: Service) -> None:
     assert (made.status_code, made.get_json()) == (201, again.get_json())
     for wrong in ({"url": "https://elsewhere.example/"}, {"tenant": "nobody"}, {"type": "nothing"}):
         refused = problem_of(eva.post("/api/admin/webhooks", json=address | wrong), 400)
-        assert [one["field"] for one in refused["errors"]] == list(wrong)
+        assert [item["field"] for item in refused["errors"]] == list(wrong)
     job_id = service.caller().job()
     service.rows(
         "INSERT INTO turno.webhooks (job_id, tenant_id, url, address_id, error, due_at, type, outcome, ended_at)"
@@ -334,7 +336,8 @@ def test_operators_add_webhooks_and_resend_deliveries(service: Service) -> None:
     assert eva.post("/api/admin/webhooks/resend", json={}, headers=others).get_json() == {"webhooks": 0}
     assert eva.post("/api/admin/webhooks/resend", json={"ids": [failing["id"]]}).get_json() == {"webhooks": 1}
     assert eva.get("/api/admin/webhooks").get_json()["failing"] == []
-    assert [eva.ask("DELETE", f"/api/admin/webhooks/{one}").status_code for one in (reply["id"], reply["id"], "x")] == [
+    ids = (reply["id"], reply["id"], "x")
+    assert [eva.ask("DELETE", f"/api/admin/webhooks/{item}").status_code for item in ids] == [
         204, 404, 404
     ]  # fmt: skip
     assert service.rows("SELECT FROM turno.webhooks") == []

@@ -134,8 +134,8 @@ def test_workers_page_is_for_operators_of_all_companies(service: Service) -> Non
         page = visitor.get("/admin/workers").text
         assert "app-1" in page
         assert ("/admin/workers/" in page.partition("<main")[2]) is (visitor is for_all)
-    refused = [one.post(f"/admin/workers/{worker}", form(one, request="stop")) for one in (of_one, reader)]
-    assert [one.status_code for one in refused] == [403, 403]
+    refused = [item.post(f"/admin/workers/{worker}", form(item, request="stop")) for item in (of_one, reader)]
+    assert [item.status_code for item in refused] == [403, 403]
     assert service.rows("SELECT request FROM turno.workers") == [(None,)]
     requested = for_all.post(f"/admin/workers/{worker}", form(for_all, request="quiet"))
     assert (requested.status_code, requested.headers["Location"]) == (303, "/admin/workers?notice=asked")
@@ -533,7 +533,7 @@ def test_mounted_below_a_prefix_every_address_is_below_it(service: Service) -> N
     page = client.get("/work/jobs/admin")
     assert page.status_code == 200
     addresses = re.findall(r'(?:href|src|action)="([^"#][^"]*)"', page.text)
-    assert all(one.startswith(("/work/jobs", "/host.css")) for one in addresses), addresses
+    assert all(address.startswith(("/work/jobs", "/host.css")) for address in addresses), addresses
     client.post("/login", data={"user": "ana", "branch": ["north"]})
     client = app.test_client()
     client.post("/login", data={"user": "ana", "branch": ["north"]})

@@ -73,8 +73,8 @@ MUTANTS = (
         "removal leaves rights behind",
         GUEST,
         GRANTS,
-        "frozenset()) for one in live))\n",
-        "frozenset()) for one in live[:0]))\n",
+        "frozenset()) for entry in live))\n",
+        "frozenset()) for entry in live[:0]))\n",
         (f"{TESTS}::test_removal_leaves_the_schema_as_it_was[cluster]",),
     ),
     Mutant(
@@ -97,8 +97,8 @@ MUTANTS = (
         "a name of ours in the schema is not refused",
         GUEST,
         ADOPTION,
-        "    for kind, one in hiding_names(admin, name):\n",
-        "    for kind, one in ():\n",
+        "    for kind, hidden in hiding_names(admin, name):\n",
+        "    for kind, hidden in ():\n",
         (f"{REFUSED}[cluster-a table with a name of ours]",),
     ),
     Mutant(

@@ -156,13 +156,13 @@ def test_check_reports_our_missing_and_surplus_rights_only(host: Host) -> None:
         """,
         handler=tenant.handler_role,
     )
-    found = "\n".join(str(finding) for finding in check(host.admin, host.logins))
-    assert f"table suc0001.orders of suc0001: {tenant.handler_role} may TRUNCATE" in found
-    assert f"table suc0001.customers of suc0001: {tenant.handler_role} may not SELECT" in found
-    assert "gives other rights on future tables" in found
-    assert "may be used by every role (PUBLIC)" in found
-    assert host.app not in found
-    assert found.count("\n") == 3
+    result = "\n".join(str(finding) for finding in check(host.admin, host.logins))
+    assert f"table suc0001.orders of suc0001: {tenant.handler_role} may TRUNCATE" in result
+    assert f"table suc0001.customers of suc0001: {tenant.handler_role} may not SELECT" in result
+    assert "gives other rights on future tables" in result
+    assert "may be used by every role (PUBLIC)" in result
+    assert host.app not in result
+    assert result.count("\n") == 3
     host.run("REVOKE USAGE ON SCHEMA {schema} FROM PUBLIC")
     assert not failed(migrate(lambda: psycopg.connect(host.url, autocommit=True), host.logins, redefine=True))
     assert check(host.admin, host.logins) == []
@@ -171,8 +171,8 @@ def test_check_reports_our_missing_and_surplus_rights_only(host: Host) -> None:
 def test_check_without_the_capability_reports_each_right(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     tenant = host.adopt()
     monkeypatch.setattr("turno.tenancy.rights.schemas.installed", tuple)
-    found = [str(finding) for finding in check(host.admin, host.logins)]
-    assert f"table suc0001.orders: {tenant.handler_role} has rights on it" in "\n".join(found)
+    result = [str(finding) for finding in check(host.admin, host.logins)]
+    assert f"table suc0001.orders: {tenant.handler_role} has rights on it" in "\n".join(result)
     remove_tenant(host.admin, host.logins, "suc0001")
     left = "\n".join(str(finding) for finding in check(host.admin, host.logins))
     assert (tenant.handler_role in left, "table suc0001.orders" in left) == (False, True)
@@ -182,9 +182,9 @@ def test_check_reports_names_that_hide_ours(host: Host) -> None:
     host.adopt()
     host.run("CREATE FUNCTION {schema}.jobs_fetch(text) RETURNS text LANGUAGE sql RETURN $1")
     host.run("CREATE TABLE {schema}.background_jobs (id integer)")
-    found = "\n".join(str(finding) for finding in check(host.admin, host.logins))
-    assert "function suc0001.jobs_fetch of suc0001: has the name of one of Turno's" in found
-    assert "table suc0001.background_jobs of suc0001: has the name of one of Turno's" in found
+    result = "\n".join(str(finding) for finding in check(host.admin, host.logins))
+    assert "function suc0001.jobs_fetch of suc0001: has the name of one of Turno's" in result
+    assert "table suc0001.background_jobs of suc0001: has the name of one of Turno's" in result
     host.run("DROP TABLE {schema}.background_jobs; DROP FUNCTION {schema}.jobs_fetch")
     assert check(host.admin, host.logins) == []
 

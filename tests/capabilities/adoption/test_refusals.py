@@ -113,7 +113,7 @@ def test_a_role_that_vanished_is_named_and_can_be_replaced(host: Host) -> None:
     host.adopt()
     host.run("REASSIGN OWNED BY {owner} TO {app}; DROP OWNED BY {owner}; DROP ROLE {owner}")
     host.run("GRANT {app} TO CURRENT_USER")
-    (finding,) = (str(one) for one in check(host.admin, host.logins))
+    (finding,) = (str(item) for item in check(host.admin, host.logins))
     assert (
         f"the role {host.owner}, which made the tables of suc0001, is gone; run `turno schema adopt suc0001" in finding
     )

@@ -86,7 +86,7 @@ MUTANTS = (
         "quiet hours are like others",
         ALERTS,
         ROUNDS,
-        "if not (quiet and one.waits) and",
+        "if not (quiet and receiver.waits) and",
         "if",
         (f"{TESTS}::test_quiet_hours_alert_the_log_and_others_afterwards",),
     ),

@@ -69,7 +69,7 @@ def recover(example: ExampleInstallation, minutes: int = 3) -> None:
 
 
 def events(place: Hook) -> list[tuple[str, str | None]]:
-    return [(one["event"], one["tenant"]) for body in place.taken for one in body["events"]]
+    return [(item["event"], item["tenant"]) for body in place.taken for item in body["events"]]
 
 
 def by_mail(url: str) -> Email:
@@ -86,12 +86,12 @@ def test_tenant_failure_is_alerted_once_and_for_it_alone(
     for _ in range(3):
         reply.run_round()
     assert events(webhook) == [("raised", example.other.slug)]
-    (one,) = mail.mails
+    (each,) = mail.mails
     subject = f"Turno: import fails in {example.other.slug}: 1 of 1 in the last hour, TimeoutError: bank did not answer"
-    assert one["Subject"].strip() == subject
-    assert one["To"] == "ops@shop.example"
-    assert f"run `turno job list --tenant {example.other.slug}" in one.get_content()
-    assert example.one.slug not in str(one)
+    assert each["Subject"].strip() == subject
+    assert each["To"] == "ops@shop.example"
+    assert f"run `turno job list --tenant {example.other.slug}" in each.get_content()
+    assert example.one.slug not in str(each)
 
 
 def test_failure_in_many_tenants_is_one_alert(example: ExampleInstallation, webhook: Hook) -> None:
@@ -101,9 +101,9 @@ def test_failure_in_many_tenants_is_one_alert(example: ExampleInstallation, webh
         end_jobs(example, tenant, failed=1, error="TimeoutError: no route")
     for _ in range(2):
         reply.run_round()
-    ((one,),) = [body["events"] for body in webhook.taken]
-    assert (one["event"], one["tenant"]) == ("raised", None)
-    assert one["sentence"] == (
+    ((item,),) = [body["events"] for body in webhook.taken]
+    assert (item["event"], item["tenant"]) == ("raised", None)
+    assert item["sentence"] == (
         "import fails in 2 tenants: 2,002 of 2,002 in the last hour, mostly TimeoutError: bank did not answer"
     )
 
@@ -142,13 +142,13 @@ def test_late_message_has_present_counts_by_weight(
     webhook.status = 200
     reply.run_round()
     (body,) = webhook.taken
-    assert [one["sentence"].partition(" in the last hour")[0] for one in body["events"]] == [
+    assert [item["sentence"].partition(" in the last hour")[0] for item in body["events"]] == [
         f"import fails in {example.other.slug}: 5 of 5",
         f"export fails in {example.one.slug}: 2 of 2",
     ]
     assert body["page"] == "https://turno.example/admin"
     assert body["text"].splitlines()[-1] == body["page"]
-    assert all(one.get_content().rstrip().endswith("https://turno.example/admin") for one in mail.mails)
+    assert all(each.get_content().rstrip().endswith("https://turno.example/admin") for each in mail.mails)
 
 
 def test_a_new_receiver_gets_present_alerts_once(
@@ -361,9 +361,9 @@ def test_quiet_hours_may_span_midnight(text: str, at: str, quiet: bool) -> None:
 def test_a_type_s_name_adds_no_line_to_a_mail(example: ExampleInstallation, mail: alert_receivers.MailServer) -> None:
     end_jobs(example, example.one, "import\r\nBcc: everybody@shop.example", failed=1)
     alerts(example, by_mail(mail.url)).run_round()
-    (one,) = mail.mails
-    assert one["Bcc"] is None
-    assert "import??Bcc" in one["Subject"]
+    (each,) = mail.mails
+    assert each["Bcc"] is None
+    assert "import??Bcc" in each["Subject"]
 
 
 def test_two_concurrent_rounds_send_one_alert(example: ExampleInstallation, webhook: Hook) -> None:
@@ -376,5 +376,5 @@ def test_two_concurrent_rounds_send_one_alert(example: ExampleInstallation, webh
         for operator in (one, other):
             alert_states.record(operator, [alert], ["webhook"], repeat=timedelta(1), settle=timedelta(1))
         taken = [alert_states.take(operator, "webhook", [timedelta(minutes=1)]) for operator in (one, other)]
-    assert [len(found) for found in taken] == [1, 0]
+    assert [len(result) for result in taken] == [1, 0]
     assert webhook.taken == []

@@ -39,8 +39,8 @@ def test_a_key_of_another_type_is_a_mistake(example: ExampleInstallation, place:
 def test_two_tenants_with_one_key_are_two_effects(example: ExampleInstallation, place: Place) -> None:
     attempt(example, place.enqueue())
     attempt(example, place.enqueue(tenant=example.other))
-    one, other = place.outside.calls
-    assert one.outside_key != other.outside_key
+    call, other = place.outside.calls
+    assert call.outside_key != other.outside_key
 
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "a\0b"], ids=["empty", "long", "nul"])

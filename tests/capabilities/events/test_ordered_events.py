@@ -167,9 +167,9 @@ def test_removed_first_event_lets_no_later_one_pass(
     move(business, 1)
     move(business, 2)
     example.engine.promote(10)
-    one = worker.claim(job_of(example, 1))
-    assert one is not None
-    end(example, one)
+    item = worker.claim(job_of(example, 1))
+    assert item is not None
+    end(example, item)
     example.engine.promote(10)
     assert worker.claim(job_of(example, 2)) is None
     example.make_due()

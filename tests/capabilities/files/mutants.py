@@ -62,7 +62,7 @@ MUTANTS = (
         "a capability that is off implements its members",
         "decision 0106: a member of a disabled capability is refused",
         "turno/capability.py",
-        "            if one not in enabled(switch):\n",
+        "            if capability not in enabled(switch):\n",
         "            if False:\n",
         ("tests/capabilities/files/test_job_files.py::test_a_job_without_the_capability_fails_with_the_remedy",),
     ),

@@ -60,10 +60,10 @@ def test_the_whole_story_from_the_sign_in_to_the_totals(site: Site) -> None:
                                          " FROM invoice_totals ORDER BY letter, currency")  # fmt: skip
             rows = page.locator("#totals tbody tr")
             expect(rows).to_have_count(len(expected))
-            for row, one in zip(rows.all(), expected, strict=True):
-                expect(row).to_contain_text(f"{one['letter']}{one['invoices']}")
-                expect(row).to_contain_text(one["total"])
-            assert sum(one["invoices"] for one in expected) == 501
+            for row, item in zip(rows.all(), expected, strict=True):
+                expect(row).to_contain_text(f"{item['letter']}{item['invoices']}")
+                expect(row).to_contain_text(item["total"])
+            assert sum(item["invoices"] for item in expected) == 501
 
             page.get_by_role("link", name=re.compile("Notifications")).click()
             expect(page.locator(".told .unread")).to_have_count(3)
@@ -286,7 +286,7 @@ def test_form_can_be_sent_again_after_failed_navigation(site: Site) -> None:
     with site.visitor("ana", "suc0001") as page:
         page.route("**/batches", lambda route: route.fulfill(status=204), times=1)
         press = page.get_by_role("button", name="Invoice all 500")
-        with page.expect_response(lambda one: one.url.endswith("/batches")):
+        with page.expect_response(lambda item: item.url.endswith("/batches")):
             press.click()
         page.wait_for_function("() => !document.querySelector('form[data-sent]')")
         press.click()
@@ -312,8 +312,8 @@ def test_times_are_uniform_in_the_zone_of_the_reader(site: Site) -> None:
 def test_first_view_is_small_and_loads_no_foreign_file(site: Site) -> None:
     with site.visitor("ana", "suc0001") as page:
         answers: dict[str, int] = {}
-        page.on("requestfinished", lambda one: answers.update({one.url: one.sizes()["responseBodySize"]}))
-        with page.expect_event("requestfinished", lambda one: "turno-client" in one.url):
+        page.on("requestfinished", lambda item: answers.update({item.url: item.sizes()["responseBodySize"]}))
+        with page.expect_event("requestfinished", lambda item: "turno-client" in item.url):
             page.reload()
         assert all(url.startswith(site.url) for url in answers)
         assert sum(answers.values()) < 100_000, answers

@@ -175,7 +175,7 @@ def test_a_notification_is_read_by_opening_it(service: Service, ana: Visitor) ->
     form = {"form": ana.form_token, "branch": "north", "job": jobs[2]}
     assert ana.post(f"/notifications/{newest}/open", form).headers["Location"] == f"/jobs/{jobs[2]}?branch=north"
     assert 'aria-label="2 unread"' in ana.get("/?branch=north").text
-    left = [str(one) for (one,) in service.rows("SELECT id FROM notifications WHERE job_id <> %s", jobs[2])]
+    left = [str(item) for (item,) in service.rows("SELECT id FROM notifications WHERE job_id <> %s", jobs[2])]
     ana.post("/notifications/read", form | {"notification": left})
     assert "badge" not in ana.get("/?branch=north").text
 
@@ -186,8 +186,8 @@ def test_the_point_of_sale_is_chosen_and_remembered(service: Service, ana: Visit
     try:
         assert '<option value="7">00007 · Monotributo' in ana.get("/?branch=north").text
         start(ana, "k1", order=["1"], point="7")
-        found = service.rows("SELECT payload->'point_of_sale' FROM background_jobs WHERE user_id = %s", ana.user)
-        assert found == [(7,)]
+        result = service.rows("SELECT payload->'point_of_sale' FROM background_jobs WHERE user_id = %s", ana.user)
+        assert result == [(7,)]
         service.rows("DELETE FROM turno.tickets")
         service.rows(
             "UPDATE background_jobs SET status = 'cancelled', finished_at = now() WHERE user_id = %s", ana.user

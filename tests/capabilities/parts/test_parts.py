@@ -241,8 +241,8 @@ def test_retry_runs_only_unfinished_work(example: ExampleInstallation, split: Sp
     assert again["verdict"] == "accepted"
     split()  # now no part is broken
     assert drain(example)["completed"] >= 2
-    one, two, three = parts(example, again["job_id"])
-    assert [one["id"], three["id"]] == done
+    item, two, three = parts(example, again["job_id"])
+    assert [item["id"], three["id"]] == done
     assert (two["status"], two["parent_id"]) == ("completed", parts(example, job_id)[1]["id"])
     assert example.job(again["job_id"])["result"] == {"parts": [["completed", number, None] for number in (1, 2, 3)]}
 

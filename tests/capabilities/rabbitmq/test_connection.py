@@ -18,19 +18,19 @@ from turno.capabilities.rabbitmq.topology import nodes
     ],
 )
 def test_each_host_of_a_url_is_a_node(url: str, places: list[tuple[str, int]]) -> None:
-    found = nodes(url)
-    assert [(node.host, node.port) for node in found] == places
-    assert {node.virtual_host for node in found} == {"turno"}
-    assert {node.credentials.password for node in found} == {"p@ss," if "ana" in url else "guest"}
-    assert {node.ssl_options for node in found} == {None}
-    assert {(node.heartbeat, node.blocked_connection_timeout) for node in found} == {(10, 5)}
+    result = nodes(url)
+    assert [(node.host, node.port) for node in result] == places
+    assert {node.virtual_host for node in result} == {"turno"}
+    assert {node.credentials.password for node in result} == {"p@ss," if "ana" in url else "guest"}
+    assert {node.ssl_options for node in result} == {None}
+    assert {(node.heartbeat, node.blocked_connection_timeout) for node in result} == {(10, 5)}
 
 
 def test_each_node_is_checked_against_the_same_authority(tmp_path: Path) -> None:
     authority = make_authority(tmp_path, "authority")
-    found = nodes(f"amqps://one,two:9/turno?ssl_options={quote(repr({'cafile': str(authority)}))}")
-    assert [(node.host, node.port) for node in found] == [("one", 5671), ("two", 9)]
-    assert all(node.ssl_options.context.check_hostname for node in found)
+    result = nodes(f"amqps://one,two:9/turno?ssl_options={quote(repr({'cafile': str(authority)}))}")
+    assert [(node.host, node.port) for node in result] == [("one", 5671), ("two", 9)]
+    assert all(node.ssl_options.context.check_hostname for node in result)
 
 
 @pytest.mark.parametrize(("chance", "first"), [(0.0, "one"), (0.4, "three"), (0.99, "two")])

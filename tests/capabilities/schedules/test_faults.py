@@ -50,12 +50,12 @@ def sweep_and_kill(example: ExampleInstallation, goal: int) -> int:
         subprocess.Popen([sys.executable, "-c", SWEEP], env=example.environment, start_new_session=True)
         for _ in range(2)
     ]
-    wait_until(lambda: made(example) >= goal or all(one.poll() is not None for one in hosts), within=60, every=0.002)
-    at_it = [one for one in hosts if one.poll() is None]
-    for one in at_it:
-        os.killpg(one.pid, signal.SIGKILL)
-    for one in hosts:
-        one.wait()
+    wait_until(lambda: made(example) >= goal or all(host.poll() is not None for host in hosts), within=60, every=0.002)
+    at_it = [host for host in hosts if host.poll() is None]
+    for item in at_it:
+        os.killpg(item.pid, signal.SIGKILL)
+    for item in hosts:
+        item.wait()
     return len(at_it)
 
 
@@ -69,7 +69,7 @@ def test_two_hosts_that_are_killed_at_it_fire_each_moment_once(example: ExampleI
     assert killed >= 2
     done = subprocess.run([sys.executable, "-c", SWEEP], env=example.environment, check=False)
     assert done.returncode == 0
-    (found,) = example.rows(
+    (result,) = example.rows(
         """
         SELECT count(*) AS runs, count(DISTINCT (r.schedule_id, r.moment)) AS moments, count(j.id) AS jobs,
                count(t.job_id) AS tickets, count(DISTINCT r.schedule_id) AS schedules, min(r.moment) AS first,
@@ -78,8 +78,8 @@ def test_two_hosts_that_are_killed_at_it_fire_each_moment_once(example: ExampleI
         LEFT JOIN turno.tickets t ON t.job_id = r.job_id
         """
     )
-    assert found["runs"] == found["moments"] == found["jobs"] == found["tickets"] == found["all_jobs"]
-    assert (found["schedules"], found["first"]) == (SCHEDULES, first["min"])
+    assert result["runs"] == result["moments"] == result["jobs"] == result["tickets"] == result["all_jobs"]
+    assert (result["schedules"], result["first"]) == (SCHEDULES, first["min"])
     # From its first moment to its last each schedule has every minute.
     gaps = example.rows(
         "SELECT schedule_id FROM job_schedule_runs GROUP BY schedule_id"

@@ -117,8 +117,8 @@ def test_sweep_killed_before_commit_fires_at_the_next(example: ExampleInstallati
     with service_session(example.logins, example.logins.engine, application="test") as session:
         session.autocommit = False
         engine = Engine.on(session)
-        (one,) = firing.due(engine, example.one.id)
-        assert fire_one(engine, example, one, noon, noon + MINUTE) == 1
+        (item,) = firing.due(engine, example.one.id)
+        assert fire_one(engine, example, item, noon, noon + MINUTE) == 1
         example.admin.execute("SELECT pg_terminate_backend(%s)", (session.info.backend_pid,))
         with pytest.raises(psycopg.OperationalError):
             session.commit()
@@ -129,9 +129,9 @@ def test_sweep_killed_before_commit_fires_at_the_next(example: ExampleInstallati
 
 def test_outdated_schedule_makes_no_job(example: ExampleInstallation, noon: datetime) -> None:
     save(example)
-    (one,) = firing.due(example.engine, example.one.id)
+    (item,) = firing.due(example.engine, example.one.id)
     assert sweep(example) == 2
-    assert fire_one(example.engine, example, one, noon + 5 * MINUTE, noon + 9 * MINUTE) == 0
+    assert fire_one(example.engine, example, item, noon + 5 * MINUTE, noon + 9 * MINUTE) == 0
     assert moments(example) == [noon, noon + MINUTE]
 
 
@@ -366,8 +366,8 @@ def test_a_user_saves_at_most_a_tenth_of_the_schedules(example: ExampleInstallat
     wanted = [
         RecurringJob(name=f"n{n}", handler=BatchInvoicing, payload={}, user_id="ana", every=60) for n in range(101)
     ]
-    for one in wanted[:100]:
-        assert Schedules(example.web, example.one, "ana").save(one) == "created"
+    for item in wanted[:100]:
+        assert Schedules(example.web, example.one, "ana").save(item) == "created"
     assert Schedules(example.web, example.one, "ana").save(wanted[100]) == "full"
     assert Schedules(example.web, example.one, "ana").save(wanted[99]) == "changed"
     others = replace(wanted[100], user_id="bob")

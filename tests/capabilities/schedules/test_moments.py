@@ -29,20 +29,20 @@ def test_a_sweep_that_is_late_by_minutes_misses_nothing() -> None:
 
 @pytest.mark.parametrize(("missed", "made", "left_out"), [("skip", [], 3), ("once", [11], 2), ("all", [9, 10, 11], 0)])
 def test_missed_moments(missed: Missed, made: list[int], left_out: int) -> None:
-    found = firing(HOURLY, missed, next_at=at(9), now=at(11, 30))
-    assert (found.moments, found.next_at, found.missed) == ([at(hour) for hour in made], at(12), left_out)
+    result = firing(HOURLY, missed, next_at=at(9), now=at(11, 30))
+    assert (result.moments, result.next_at, result.missed) == ([at(hour) for hour in made], at(12), left_out)
 
 
 def test_after_a_year_the_last_hundred_are_made_quickly() -> None:
-    found = firing(MINUTELY, "all", next_at=NOW - timedelta(days=366), now=NOW)
-    assert found.moments[-1] <= NOW + AHEAD
-    assert found.moments == sorted(set(found.moments))
-    assert len([one for one in found.moments if one < NOW - timedelta(minutes=5)]) == MOST_MISSED
+    result = firing(MINUTELY, "all", next_at=NOW - timedelta(days=366), now=NOW)
+    assert result.moments[-1] <= NOW + AHEAD
+    assert result.moments == sorted(set(result.moments))
+    assert len([moment for moment in result.moments if moment < NOW - timedelta(minutes=5)]) == MOST_MISSED
     assert len(firing(MINUTELY, "once", next_at=NOW - timedelta(days=366), now=NOW).moments) <= 1 + 5 + 2
 
 
 def test_every_missed_moment_of_a_year_is_counted() -> None:
     begin = NOW - timedelta(days=365)
-    found = firing(MINUTELY, "skip", next_at=begin, now=NOW)
-    assert found.missed == 365 * 24 * 60 - 5
-    assert firing(MINUTELY, "all", next_at=begin, now=NOW).missed == found.missed - MOST_MISSED
+    result = firing(MINUTELY, "skip", next_at=begin, now=NOW)
+    assert result.missed == 365 * 24 * 60 - 5
+    assert firing(MINUTELY, "all", next_at=begin, now=NOW).missed == result.missed - MOST_MISSED

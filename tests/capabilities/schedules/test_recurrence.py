@@ -59,18 +59,18 @@ def a_rule(
 def local(cron: str, zone: str, after: tuple[int, int, int, int], *, count: int = 3) -> list[str]:
     """The next moments after a local time, as clocks on the wall show them."""
     place = ZoneInfo(zone)
-    found = islice(a_rule(cron, zone=zone).after(datetime(*after, tzinfo=place)), count)
-    return [one.astimezone(place).isoformat(timespec="minutes") for one in found]
+    moment = islice(a_rule(cron, zone=zone).after(datetime(*after, tzinfo=place)), count)
+    return [item.astimezone(place).isoformat(timespec="minutes") for item in moment]
 
 
 @quickly
 @given(cron=CRONS, zone=st.sampled_from(ZONES), start=MOMENTS | CHANGES, spread=st.integers(0, 86_400))
 def test_moments_are_ordered_and_independent_of_the_start(cron: str, zone: str, start: datetime, spread: int) -> None:
     rule = a_rule(cron, zone=zone, spread=spread)
-    found = list(islice(rule.after(start), 8))
-    assert all(one > start and one.tzinfo is UTC for one in found)
-    assert found == sorted(set(found))
-    for earlier, later in pairwise(found):
+    moments = list(islice(rule.after(start), 8))
+    assert all(item > start and item.tzinfo is UTC for item in moments)
+    assert moments == sorted(set(moments))
+    for earlier, later in pairwise(moments):
         assert rule.next_after(earlier) == later
         assert rule.next_after(later - timedelta(microseconds=1)) == later
 
@@ -79,7 +79,7 @@ def test_moments_are_ordered_and_independent_of_the_start(cron: str, zone: str, 
 @given(cron=FIXED, zone=st.sampled_from(ZONES), start=MOMENTS | CHANGES)
 def test_a_time_of_day_fires_once_each_day_that_there_is(cron: str, zone: str, start: datetime) -> None:
     place = ZoneInfo(zone)
-    days = [one.astimezone(place).date() for one in islice(a_rule(cron, zone=zone).after(start), 12)]
+    days = [item.astimezone(place).date() for item in islice(a_rule(cron, zone=zone).after(start), 12)]
     gaps = [(later - earlier).days for earlier, later in pairwise(days)]
     left_out = zone == "Pacific/Apia" and days[0] < date(2011, 12, 31) <= days[-1]
     assert gaps == [1] * 11 or left_out
@@ -92,10 +92,10 @@ def test_last_moments_before_equal_the_moments_forwards(
 ) -> None:
     rule, since = a_rule(cron, zone=zone), end - timedelta(days=days)
     forwards = []
-    for one in rule.after(since - timedelta(microseconds=1)):
-        if one >= end:
+    for item in rule.after(since - timedelta(microseconds=1)):
+        if item >= end:
             break
-        forwards.append(one)
+        forwards.append(item)
     assert rule.last_before(end, since=since, most=most) == forwards[-most:]
 
 
@@ -136,8 +136,8 @@ def test_stars_fire_whenever_the_local_clock_matches(cron: str, zone: str, start
 )
 def test_a_day_without_midnight_keeps_its_minutes(zone: str, day: tuple[int, int, int]) -> None:
     before = datetime(*day, tzinfo=ZoneInfo(zone)) - timedelta(minutes=1)
-    found = list(a_rule("*/15 3 * * *", zone=zone).within(before, before + timedelta(days=1)))
-    assert [one.astimezone(ZoneInfo(zone)).strftime("%d %H:%M") for one in found] == [
+    moments = list(a_rule("*/15 3 * * *", zone=zone).within(before, before + timedelta(days=1)))
+    assert [item.astimezone(ZoneInfo(zone)).strftime("%d %H:%M") for item in moments] == [
         f"{day[2]:02} 03:{minute:02}" for minute in (0, 15, 30, 45)
     ]
     assert list(a_rule("*/15 0 * * *", zone=zone).within(before, before + timedelta(days=1))) == []
@@ -166,7 +166,7 @@ def test_hours_and_intervals_continue_through_clock_changes() -> None:
     ]
     assert local("0 * * * *", "Europe/Madrid", (2026, 3, 29, 1), count=1) == ["2026-03-29T03:00+02:00"]
     steps = list(islice(a_rule(every=900).after(datetime(2026, 3, 29, 0, 50, tzinfo=UTC)), 3))
-    assert [(one.hour, one.minute) for one in steps] == [(1, 0), (1, 15), (1, 30)]
+    assert [(step.hour, step.minute) for step in steps] == [(1, 0), (1, 15), (1, 30)]
 
 
 def test_the_29th_of_february_and_the_years_after_2038() -> None:
@@ -177,15 +177,15 @@ def test_the_29th_of_february_and_the_years_after_2038() -> None:
 
 def test_names_spread_over_the_hour_and_keep_their_second() -> None:
     start = datetime(2026, 1, 1, 3, tzinfo=UTC)
-    found = {
+    moment = {
         name: a_rule("0 3 * * *", spread=3600, name=f"n{name}").next_after(start - timedelta(seconds=1))
         for name in range(1000)
     }
-    seconds = [int((one - start).total_seconds()) for one in found.values() if one]
+    seconds = [int((value - start).total_seconds()) for value in moment.values() if value]
     assert len(seconds) == 1000
     assert 0 <= min(seconds) <= max(seconds) < 3600
-    assert max(seconds.count(one) for one in set(seconds)) <= 6
-    assert found[7] == a_rule("0 3 * * *", spread=3600, name="n7").next_after(start - timedelta(seconds=1))
+    assert max(seconds.count(item) for item in set(seconds)) <= 6
+    assert moment[7] == a_rule("0 3 * * *", spread=3600, name="n7").next_after(start - timedelta(seconds=1))
 
 
 @pytest.mark.parametrize(

@@ -31,20 +31,20 @@ def put(service: Service, path: str = NIGHTLY, **changes: Any) -> Any:
 
 
 def copy(service: Service, tenant: str = "north") -> dict[str, Any]:
-    (found,) = service.caller(tenant).get("/api/templates").get_json()["templates"]
-    return dict(found)
+    (result,) = service.caller(tenant).get("/api/templates").get_json()["templates"]
+    return dict(result)
 
 
 def test_operators_save_pause_and_remove_a_template(service: Service) -> None:
     eva = operator(service)
     assert [put(service).status_code, put(service, missed="skip").status_code] == [201, 200]
-    (one,) = eva.get("/api/admin/templates").get_json()["templates"]
-    assert (one["name"], one["missed"], one["zone"], one["tenants"]) == ("nightly", "skip", "Europe/Madrid", 2)
+    (item,) = eva.get("/api/admin/templates").get_json()["templates"]
+    assert (item["name"], item["missed"], item["zone"], item["tenants"]) == ("nightly", "skip", "Europe/Madrid", 2)
     assert eva.post(f"{NIGHTLY}/pause").get_json()["paused_at"] is not None
     assert copy(service)["template_paused_at"] is not None
     assert eva.post(f"{NIGHTLY}/resume").get_json()["paused_at"] is None
     page = eva.get(f"{NIGHTLY}/copies", query_string={"limit": 1}).get_json()
-    assert ([one["tenant"] for one in page["copies"]], page["next_cursor"]) == (["north"], "north")
+    assert ([each["tenant"] for each in page["copies"]], page["next_cursor"]) == (["north"], "north")
     assert eva.ask("DELETE", NIGHTLY).status_code == 204
     for method, path in (("DELETE", NIGHTLY), ("POST", f"{NIGHTLY}/pause"), ("GET", f"{NIGHTLY}/copies")):
         assert eva.ask(method, path).status_code == 404
@@ -67,7 +67,7 @@ def test_operators_save_pause_and_remove_a_template(service: Service) -> None:
 )
 def test_an_invalid_template_is_refused_by_field(service: Service, changes: dict[str, Any], field: str) -> None:
     answer = put(service, **changes)
-    assert (answer.status_code, field in {one["field"] for one in answer.get_json()["errors"]}) == (400, True)
+    assert (answer.status_code, field in {item["field"] for item in answer.get_json()["errors"]}) == (400, True)
     assert put(service, "/api/admin/templates/Not%20A%20Name").status_code == 400
     assert put(service, type="unknown").status_code == 422
     assert service.rows("SELECT name FROM turno.schedule_templates") == []

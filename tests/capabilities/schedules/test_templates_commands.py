@@ -50,7 +50,7 @@ def test_a_template_from_the_shell(turno: Any) -> None:
     assert ["template paused" in line for line in lines[1:]] == [True, True]
     assert turno("template", "resume", "nightly") == (0, "nightly fires again\n")
     copies = json.loads(turno("template", "show", "nightly", "--json")[1])["copies"]
-    assert [(one["tenant"], one["zone"]) for one in copies] == [("suc0001", "UTC"), ("suc0002", "Europe/Madrid")]
+    assert [(copy["tenant"], copy["zone"]) for copy in copies] == [("suc0001", "UTC"), ("suc0002", "Europe/Madrid")]
     assert turno("template", "remove", "nightly") == (0, "nightly is removed\n")
 
 

@@ -128,10 +128,10 @@ def test_retry_notifies_the_workers_at_its_commit(example: ExampleInstallation, 
             erp.commit()
             listener.execute("NOTIFY turno_jobs, 'end'")  # after the hint, if there is a hint
             heard = []
-            for one in listener.notifies(timeout=60):
-                if one.payload == "end":
+            for item in listener.notifies(timeout=60):
+                if item.payload == "end":
                     break
-                heard.append(one)
+                heard.append(item)
             assert len(heard) == hints
 
 

@@ -67,24 +67,24 @@ def scraped(service: Service, path: str = "/metrics") -> dict[str, float]:
 
 
 def test_scrape_has_ended_jobs_and_durations(service: Service) -> None:
-    found = scraped(service)
-    assert found["turno_jobs_ended_total completed greetings"] == 3
-    assert found["turno_jobs_ended_total failed greetings"] == 1
-    assert found["turno_dead_letters_total greetings"] == 1
-    assert found["turno_wait_seconds_bucket 0.05 greetings"] == 4
-    assert found["turno_run_seconds_bucket 0.2 completed greetings"] == 0
-    counted = [found[f"turno_run_seconds_count {outcome} greetings"] for outcome in ("completed", "failed")]
-    assert (counted, found["turno_attempts_total greetings"]) == ([3, 1], 4)
-    assert found["turno_run_seconds_sum completed greetings"] == pytest.approx(1.2)
-    assert 0 <= time.time() - found["turno_statistics_timestamp_seconds"] < 600
+    samples = scraped(service)
+    assert samples["turno_jobs_ended_total completed greetings"] == 3
+    assert samples["turno_jobs_ended_total failed greetings"] == 1
+    assert samples["turno_dead_letters_total greetings"] == 1
+    assert samples["turno_wait_seconds_bucket 0.05 greetings"] == 4
+    assert samples["turno_run_seconds_bucket 0.2 completed greetings"] == 0
+    counted = [samples[f"turno_run_seconds_count {outcome} greetings"] for outcome in ("completed", "failed")]
+    assert (counted, samples["turno_attempts_total greetings"]) == ([3, 1], 4)
+    assert samples["turno_run_seconds_sum completed greetings"] == pytest.approx(1.2)
+    assert 0 <= time.time() - samples["turno_statistics_timestamp_seconds"] < 600
 
 
 def test_tenant_labels_appear_only_on_request(service: Service) -> None:
     assert not any("north" in name for name in scraped(service))
-    found = scraped(service, "/metrics?tenants=true")
-    assert found["turno_tenant_outcomes_total completed north greetings"] == 3
-    assert "turno_tenant_outcomes_total completed south greetings" not in found
-    assert found["turno_tenant_outcomes_total failed south greetings"] == 1
+    samples = scraped(service, "/metrics?tenants=true")
+    assert samples["turno_tenant_outcomes_total completed north greetings"] == 3
+    assert "turno_tenant_outcomes_total completed south greetings" not in samples
+    assert samples["turno_tenant_outcomes_total failed south greetings"] == 1
 
 
 @pytest.mark.parametrize(
@@ -146,9 +146,9 @@ def test_ten_thousand_error_types_keep_metrics_short(service: Service) -> None:
     )
     try:
         service.rows("SELECT turno.count_outcomes(100000)")
-        found = scraped(service)
-        assert found["turno_dead_letters_total (other)"] == 10_000
-        assert {name for name in found if "(other)" not in name and not name.startswith("turno_dead_tuples")} == few
+        samples = scraped(service)
+        assert samples["turno_dead_letters_total (other)"] == 10_000
+        assert {name for name in samples if "(other)" not in name and not name.startswith("turno_dead_tuples")} == few
         for page in ("/admin", "/admin/failures", "/admin/charts?by=type&tenant=north"):
             answer = eva.get(page)
             assert answer.status_code == 200
@@ -201,8 +201,8 @@ def stats(service: Service, query: str = "", **claims: Any) -> dict[str, Any]:
 def test_stats_count_outcomes_and_times_by_type(service: Service) -> None:
     Caller(service.app, "north").job()
     body = stats(service, "?minutes=30&by=type")
-    (one,) = body["types"]
-    assert one == {
+    (item,) = body["types"]
+    assert item == {
         "type": "greetings",
         "attempts": 4,
         "items_done": 0,
@@ -220,7 +220,7 @@ def test_stats_count_outcomes_and_times_by_type(service: Service) -> None:
 def test_stats_of_one_tenant_are_not_another_s(service: Service) -> None:
     Caller(service.app, "north").job()
     body = stats(service, "?tenant=south&by=tenant")
-    assert [one["outcomes"] for one in body["types"]] == [{"failed": 1}]
+    assert [item["outcomes"] for item in body["types"]] == [{"failed": 1}]
     assert {point["line"] for point in body["over_time"]} == {"south"}
     assert body["queues"] == []
 
@@ -250,9 +250,9 @@ def test_a_scrape_counts_items_and_jobs_with_failures(service: Service) -> None:
         " FROM turno.tenants WHERE slug = 'north'"
     )
     service.rows("SELECT turno.count_outcomes(100000)")
-    found = scraped(service)
-    assert found["turno_jobs_ended_total completed_with_failures greetings"] == 1
-    assert (found["turno_items_total done greetings"], found["turno_items_total failed greetings"]) == (497, 3)
+    samples = scraped(service)
+    assert samples["turno_jobs_ended_total completed_with_failures greetings"] == 1
+    assert (samples["turno_items_total done greetings"], samples["turno_items_total failed greetings"]) == (497, 3)
 
 
 def test_submitted_jobs_are_counted_once(service: Service) -> None:

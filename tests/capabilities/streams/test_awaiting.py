@@ -45,14 +45,14 @@ def body() -> str:
 
 
 def only_job(example: ExampleInstallation) -> UUID:
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
 
     def is_here() -> bool:
-        found[:] = example.rows("SELECT id FROM background_jobs")
-        return bool(found)
+        result[:] = example.rows("SELECT id FROM background_jobs")
+        return bool(result)
 
     assert wait_until(is_here, within=10)
-    return UUID(str(found[0]["id"]))
+    return UUID(str(result[0]["id"]))
 
 
 def unanswered(web: DemoWeb, path: str, headers: dict[str, str]) -> socket.socket:
@@ -112,8 +112,8 @@ def test_hang_up_frees_the_place_and_no_place_means_no_wait(example: ExampleInst
     status, reply = ask(web, "GET", path, headers)
     assert (status, reply["status"]) == (200, "pending")
     assert monotonic() - began < 20
-    for one in held:
-        one.close()
+    for item in held:
+        item.close()
     assert wait_until(lambda: opens(web, "/api/stream", headers), within=10)
 
 

@@ -146,7 +146,7 @@ def test_hinted_change_is_shown_to_authorised_users(example: ExampleInstallation
 def test_operator_watches_all_jobs_and_no_notifications(example: ExampleInstallation, looking: Hub) -> None:
     before = example.enqueue({"order_ids": [1]}, user_id="ben")
     eva = join(example, looking, user="eva", operator=True, everybody=True)
-    one = join(example, looking, user="eva", operator=True)
+    item = join(example, looking, user="eva", operator=True)
     later = example.enqueue({"order_ids": [2]}, user_id="carla")
     elsewhere = example.enqueue({"order_ids": [3]}, user_id="dora", tenant=example.other)
     for job in (before, later):
@@ -154,9 +154,9 @@ def test_operator_watches_all_jobs_and_no_notifications(example: ExampleInstalla
         end(example, job)
         assert eva.sees(lambda body, job=job: body["job_id"] == str(job) and completed(body))  # type: ignore[misc]
     own = example.enqueue({"order_ids": [4]}, user_id="eva")
-    for watching in (eva, one):
+    for watching in (eva, item):
         assert watching.sees(lambda body: body["job_id"] == str(own))
-    assert {body["job_id"] for _, body in one.shown} == {str(own)}
+    assert {body["job_id"] for _, body in item.shown} == {str(own)}
     assert {name for name, _ in eva.shown} == {"job"}
     assert str(elsewhere) not in [body["job_id"] for _, body in eva.shown]
 

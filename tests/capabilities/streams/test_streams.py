@@ -230,8 +230,8 @@ def test_tenant_in_query_must_be_in_the_token(example: ExampleInstallation, web:
     ],
 )
 def test_foreign_site_opens_no_stream_with_any_cookie(web: DemoWeb, headers: dict[str, str], status: int) -> None:
-    found, problem = ask(web, "GET", "/api/stream?schema=suc0001", headers | {"Cookie": "turno=x.y.z"})
-    assert (found, problem["status"]) == (status, status)
+    result, problem = ask(web, "GET", "/api/stream?schema=suc0001", headers | {"Cookie": "turno=x.y.z"})
+    assert (result, problem["status"]) == (status, status)
 
 
 def test_a_stream_ends_with_its_session(example: ExampleInstallation, web: DemoWeb) -> None:

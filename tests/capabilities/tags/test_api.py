@@ -34,7 +34,7 @@ def tagged(who: Caller, *tags: str) -> str:
 def found(who: Caller, path: str = "/api/admin/jobs", **query: str) -> list[str]:
     answer = who.get(path, query_string=query)
     assert answer.status_code == 200, answer.text
-    return sorted(one["job_id"] for one in answer.get_json()["jobs"])
+    return sorted(item["job_id"] for item in answer.get_json()["jobs"])
 
 
 def test_tags_are_shown_with_the_job_and_in_lists(service: Service) -> None:
@@ -55,7 +55,7 @@ def test_tags_are_shown_with_the_job_and_in_lists(service: Service) -> None:
 def test_invalid_tags_are_refused_by_field(service: Service, tags: list[str], field: str) -> None:
     answer = service.caller().submit(tags=tags)
     assert answer.status_code == 400
-    assert [one["field"] for one in answer.get_json()["errors"]] == [field]
+    assert [item["field"] for item in answer.get_json()["errors"]] == [field]
     assert service.rows("SELECT count(*) FROM turno.job_tags") == [(0,)]
 
 
@@ -78,11 +78,14 @@ def test_operators_filter_and_change_by_tag_over_tenants(service: Service) -> No
     assert len(both.get_json()["jobs"]) == 3
     assert found(eva, filter="tag:march", user=south.user) == [march[1]]
     groups = eva.get("/api/admin/jobs/groups", query_string={"by": "tenant", "filter": "tag:march"}).get_json()
-    assert {one["name"]: one["jobs"] for one in groups["groups"]} == {"north": 1, "south": 1}
+    assert {item["name"]: item["jobs"] for item in groups["groups"]} == {"north": 1, "south": 1}
     body: dict[str, Any] = {"command": "cancel", "filter": ["tag:march"]}
     done = eva.post("/api/admin/jobs/commands", json=body)
     assert (done.status_code, done.get_json()["changed"]) == (200, {"cancelled": 2}), done.text
-    assert [south.get(f"/api/jobs/{one}").get_json()["status"] for one in (march[1], april)] == ["cancelled", "pending"]
+    assert [south.get(f"/api/jobs/{item}").get_json()["status"] for item in (march[1], april)] == [
+        "cancelled",
+        "pending",
+    ]
 
 
 def test_pages_of_operators_filter_by_tag(service: Service) -> None:
@@ -102,7 +105,7 @@ def test_failures_are_grouped_by_tag(service: Service) -> None:
         service.end(tagged(north, *tags))
     query = {"filter": "tag:march", "status": "failed"}
     groups = eva.get("/api/admin/jobs/groups", query_string=query | {"by": "error"}).get_json()["groups"]
-    assert [one["jobs"] for one in groups] == [2]
+    assert [group["jobs"] for group in groups] == [2]
     done = eva.post("/api/admin/jobs/commands", json={"command": "retry", "filter": ["tag:march"]})
     assert done.get_json()["changed"] == {"accepted": 2}, done.text
 

@@ -32,7 +32,7 @@ class Receiver:
 
     def take(self, body: bytes) -> None:
         for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-            said = {one.key: one.value.string_value for one in resource.resource.attributes}
+            said = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}
             self.services.add(said["service.name"])
             self.spans += [span for scope in resource.scope_spans for span in scope.spans]
 
@@ -48,7 +48,7 @@ class Receiver:
 
 
 def attributes(span: Any) -> dict[str, str]:
-    return {one.key: one.value.string_value for one in span.attributes}
+    return {attribute.key: attribute.value.string_value for attribute in span.attributes}
 
 
 @contextmanager

@@ -14,8 +14,8 @@ MUTANTS = (
         "a webhook reaches private addresses",
         "decision 73: no outside user chooses this host's calls",
         "turno/capabilities/webhooks/post.py",
-        "if private or _is_public(str(one))",
-        "if one",
+        "if private or _is_public(str(address))",
+        "if address",
         ("tests/capabilities/webhooks/test_addresses.py::test_a_name_that_leads_to_a_private_address_is_not_called",),
     ),
     Mutant(

@@ -77,7 +77,7 @@ def test_webhook_secret_is_unique_per_tenant_and_system() -> None:
 
 @pytest.mark.parametrize("address", ["64:ff9b::7f00:1", "2002:7f00:1::", "::127.0.0.1"])
 def test_a_name_that_leads_to_an_embedded_address_is_refused(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
-    found = [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", (address, 443, 0, 0))]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    result = [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", (address, 443, 0, 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: result)
     with pytest.raises(NotDelivered, match="private"):
         post("https://hooks.example/", b"{}", {}, private=False)

@@ -64,11 +64,11 @@ def test_one_mail_is_sent_per_end_despite_retries(
     example.attempt(job_id)
     counted(example)
     assert (reply.run_round(), reply.run_round()) == (1, 0)
-    (one,) = mail.mails
-    assert (one["To"], one["From"]) == ("eva@shop.example", "Turno <turno@shop.example>")
-    assert one["Subject"] == "faulty: falló"
-    assert one["Message-ID"] == f"<{job_id}@turno.invalid>"
-    text = one.get_content()
+    (each,) = mail.mails
+    assert (each["To"], each["From"]) == ("eva@shop.example", "Turno <turno@shop.example>")
+    assert each["Subject"] == "faulty: falló"
+    assert each["Message-ID"] == f"<{job_id}@turno.invalid>"
+    text = each.get_content()
     assert f"https://t.example/jobs/{job_id}?branch=suc0001&lang=es" in text
     assert "Tu trabajo en suc0001" in text
     assert "error" not in text
@@ -83,9 +83,9 @@ def test_mail_in_a_language_of_the_application(
     settings = replace(example.settings, smtp_url=mail.url, smtp_from="turno@shop.example")
     with closing(engine_of(example.settings)) as engine:
         assert Webhooks(engine, settings).run_round() == 1
-    (one,) = mail.mails
-    assert one["Subject"] == "Faturas: cancelado"
-    assert "Seu trabalho em suc0001" in one.get_content()
+    (each,) = mail.mails
+    assert each["Subject"] == "Faturas: cancelado"
+    assert "Seu trabalho em suc0001" in each.get_content()
 
 
 @pytest.mark.parametrize("refusal", ["450 come back later", "down"])
@@ -116,7 +116,7 @@ def test_unknown_recipient_is_given_up_at_once(
     assert kept["attempts"] == 1
     assert kept["error"].startswith("NeverTaken: the server refuses the recipient: 550")
     with operator_session(example.settings) as operator:
-        [trouble] = [one for one in troubles(operator, PAUSES[-1]) if one.kind == "webhooks"]
+        [trouble] = [trouble for trouble in troubles(operator, PAUSES[-1]) if trouble.kind == "webhooks"]
     assert (trouble.tenant, trouble.command) == ("suc0001", "turno webhook list --tenant suc0001")
 
 
@@ -149,4 +149,4 @@ def test_maintenance_mails_with_the_settings_of_alerts(
 ) -> None:
     ended(example, EVA)
     run_deliveries(replace(example.settings, smtp_url=mail.url, smtp_from="turno@shop.example"))
-    assert [one["Subject"] for one in mail.mails] == ["Invoicing: it was cancelled"]
+    assert [each["Subject"] for each in mail.mails] == ["Invoicing: it was cancelled"]

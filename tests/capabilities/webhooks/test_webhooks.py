@@ -92,7 +92,7 @@ def test_a_delivery_refused_for_a_day_is_given_up(
     assert webhooks.run_round() == 0
     [kept] = example.rows("SELECT due_at = 'infinity' AS over, attempts, error FROM turno.webhooks")
     assert kept == {"over": True, "attempts": 11, "error": "NotDelivered: it answered 500"}
-    [line] = [one for one in caplog.records if getattr(one, "alert", None) == "webhook"]
+    [line] = [record for record in caplog.records if getattr(record, "alert", None) == "webhook"]
     assert "given up after 11 tries" in line.getMessage()
     assert webhooks.run_round() == 0
     assert len(receiver.got) == 1

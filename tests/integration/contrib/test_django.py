@@ -111,8 +111,8 @@ def done(example: ExampleInstallation, name: str, **options: Any) -> dict[str, A
 
 
 def kept(example: ExampleInstallation, tenant: Tenant | None = None) -> list[str]:
-    found = example.rows("SELECT id FROM customers WHERE country = 'django' ORDER BY id", tenant=tenant)
-    return [row["id"] for row in found]
+    result = example.rows("SELECT id FROM customers WHERE country = 'django' ORDER BY id", tenant=tenant)
+    return [row["id"] for row in result]
 
 
 def test_models_work_under_the_login_of_the_tenant(example: ExampleInstallation) -> None:

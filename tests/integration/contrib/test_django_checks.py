@@ -46,7 +46,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
 
 
 def problems() -> list[str]:
-    return [str(found.id) for found in run_checks(tags=["turno"])]
+    return [str(result.id) for result in run_checks(tags=["turno"])]
 
 
 OWN = ("from {name}_service import add", "add()")
@@ -56,9 +56,9 @@ SERVICES = [OWN, ("import {name}_service as service", "service.add()"), ("from d
 @pytest.mark.parametrize(("first", "work"), SERVICES, ids=["function", "module", "connection"])
 def test_models_without_the_connection_are_found(shop: Callable[..., None], first: str, work: str) -> None:
     shop(first, work)
-    (found,) = run_checks(tags=["turno"])
-    assert (found.id, found.obj.type) == ("turno.W004", "add")
-    assert "middleware = (job_database,)" in found.hint
+    (result,) = run_checks(tags=["turno"])
+    assert (result.id, result.obj.type) == ("turno.W004", "add")
+    assert "middleware = (job_database,)" in result.hint
 
 
 @pytest.mark.parametrize(
@@ -106,10 +106,10 @@ def test_router_to_another_database_is_found(monkeypatch: pytest.MonkeyPatch, me
     setattr(Router, method, choose)
     monkeypatch.delenv("TURNO_HANDLERS", raising=False)
     monkeypatch.setattr(router, "routers", [Router()])
-    (found,) = run_checks(tags=["turno"])
-    assert found.id == "turno.W002"
-    assert "turno.Customer" in found.msg
-    assert "using='replica'" in found.hint
+    (result,) = run_checks(tags=["turno"])
+    assert result.id == "turno.W002"
+    assert "turno.Customer" in result.msg
+    assert "using='replica'" in result.hint
 
 
 def test_worker_prints_the_findings(shop: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,8 +39,8 @@ def role(module_example: ExampleInstallation) -> Iterator[str]:
     """A role of the application's, which `turno host add` let in."""
     name, admin = f"erp_{secrets.token_hex(4)}", module_example.admin
     admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD 'x'").format(sql.Identifier(name)))
-    (found,) = (one for one in hosts(admin) if one.name == name)
-    join_host(admin, module_example.logins, found)
+    (result,) = (host for host in hosts(admin) if host.name == name)
+    join_host(admin, module_example.logins, result)
     admin.execute("CREATE TABLE public.sales (id integer PRIMARY KEY)")
     admin.execute(sql.SQL("GRANT ALL ON public.sales TO {}").format(sql.Identifier(name)))
     admin.execute(sql.SQL("GRANT USAGE ON SCHEMA public TO {}").format(sql.Identifier(name)))
@@ -213,24 +213,24 @@ def test_many_are_one_statement_and_answered_in_their_order(
     made = turno.enqueue_many(erp, "suc0001", "batch_invoicing", payloads)
     erp.commit()
     stored = {job["id"]: job["payload"] for job in jobs(example)}
-    assert [stored[one.job_id]["order_ids"] for one in made] == [payload["order_ids"] for payload in payloads]
+    assert [stored[item.job_id]["order_ids"] for item in made] == [payload["order_ids"] for payload in payloads]
     assert len(example.rows("SELECT 1 FROM turno.tickets WHERE state = 'ready'")) == 1000
 
 
 def test_enqueue_many_makes_one_job_per_key_or_none(example: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
-    one, two, three = ({"order_ids": [number], "point_of_sale": 1} for number in (1, 2, 3))
-    (there,) = turno.enqueue_many(erp, "suc0001", "batch_invoicing", [one], keys=["1"])
-    made = turno.enqueue_many(erp, "suc0001", "batch_invoicing", [two, one, two, three], keys=["2", "1", "2", "3"])
+    item, two, three = ({"order_ids": [number], "point_of_sale": 1} for number in (1, 2, 3))
+    (there,) = turno.enqueue_many(erp, "suc0001", "batch_invoicing", [item], keys=["1"])
+    made = turno.enqueue_many(erp, "suc0001", "batch_invoicing", [two, item, two, three], keys=["2", "1", "2", "3"])
     assert [answer.is_new for answer in made] == [True, False, False, True]
     assert made[1].job_id == there.job_id
     assert made[2].job_id == made[0].job_id
     erp.commit()
     with pytest.raises(turno.NotEnqueued, match="'1' stands for another"):
-        turno.enqueue_many(erp, "suc0001", "batch_invoicing", [one, two], keys=["9", "1"])
+        turno.enqueue_many(erp, "suc0001", "batch_invoicing", [item, two], keys=["9", "1"])
     erp.rollback()
     assert len(jobs(example)) == 3
     with pytest.raises(turno.NotEnqueued, match="1 keys for 2 payloads"):
-        turno.enqueue_many(erp, "suc0001", "batch_invoicing", [one, two], keys=["9"])
+        turno.enqueue_many(erp, "suc0001", "batch_invoicing", [item, two], keys=["9"])
 
 
 @pytest.mark.parametrize("unique_for", [None, 60], ids=["for ever", "for a while"])
@@ -363,9 +363,9 @@ def test_no_login_of_turno_s_own_is_a_host(example: ExampleInstallation, part: s
     may = "SELECT has_function_privilege(%s, p.oid, 'EXECUTE') AS may FROM pg_proc p WHERE p.proname = ANY (%s)"
     doors = ["enqueue", "enqueue_many"]
     inner = [] if part in {"api", "web"} else ["jobs_enqueue"]  # the API's own function
-    found = example.rows(may, role, doors + inner)
-    assert len(found) == 2 + len(inner) * len(example.tenants)
-    assert not any(row["may"] for row in found)
+    result = example.rows(may, role, doors + inner)
+    assert len(result) == 2 + len(inner) * len(example.tenants)
+    assert not any(row["may"] for row in result)
 
 
 def test_a_host_reads_no_tenant_and_no_ticket(erp: psycopg.Connection[Any], example: ExampleInstallation) -> None:

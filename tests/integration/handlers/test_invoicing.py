@@ -211,15 +211,18 @@ def test_returned_goods_become_a_credit_note_to_the_cent(
     with branch.transaction(force_rollback=True):
         order_id = add_order(branch, "registered", ordered)
         preview = branch.execute("SELECT net_amount FROM billable_orders").fetchone()
-        issued = {one.kind: one for one in issue(branch, order_id, point_of_sale)}
+        issued = {handler.kind: handler for handler in issue(branch, order_id, point_of_sale)}
         sold = sum(quantity > 0 for _, quantity, _, _ in ordered)
-        assert {kind: one.lines for kind, one in issued.items()} == {
+        assert {kind: handler.lines for kind, handler in issued.items()} == {
             kind: count for kind, count in (("invoice", sold), ("credit_note", len(ordered) - sold)) if count
         }
-        totals = {one.kind: one.net_total for one in issued.values()}
+        totals = {handler.kind: handler.net_total for handler in issued.values()}
         # The page's forecast equals the invoice's claim less the credit note.
         assert preview == (totals.get("invoice", Decimal(0)) - totals.get("credit_note", Decimal(0)),)
-        assert all(one.total == one.net_total + one.iva_total >= 0 and one.number == 1 for one in issued.values())
+        assert all(
+            handler.total == handler.net_total + handler.iva_total >= 0 and handler.number == 1
+            for handler in issued.values()
+        )
         assert check_invoices(branch) == CLEAN
 
 
@@ -227,7 +230,7 @@ def test_credit_notes_are_numbered_apart_and_issued_once(branch: Connection[Any]
     order_id = add_order(
         branch, "registered", [(Decimal(10), 2, Decimal(0), Decimal(21)), (Decimal(10), -1, Decimal(0), Decimal(21))]
     )
-    labels = [one.label for one in issue(branch, order_id, 1)]
+    labels = [handler.label for handler in issue(branch, order_id, 1)]
     assert labels == ["A 00001-00000001", "NC A 00001-00000001"]
     with pytest.raises(AlreadyInvoiced) as refusal:
         issue(branch, order_id, 1)

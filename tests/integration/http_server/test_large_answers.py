@@ -72,12 +72,12 @@ def test_slow_client_of_200_mb_leaves_memory_flat(example: ExampleInstallation, 
     requested(example, web, folder, MEGABYTE).read()
     before = resident_kb(web)
     answers = [requested(example, web, folder, 200 * MEGABYTE) for _ in range(5)]
-    for one in answers:
-        assert one.read(MEGABYTE) == BLOCK
+    for answer in answers:
+        assert answer.read(MEGABYTE) == BLOCK
     assert requested(example, web, folder, MEGABYTE).read() == BLOCK, "they keep no thread"
     assert resident_kb(web) - before < 20_000
     rest = answers.pop()
     assert sum(len(data) for data in iter(lambda: rest.read(MEGABYTE), b"")) == 199 * MEGABYTE
     assert resident_kb(web) - before < 20_000
-    for one in answers:
-        one.close()
+    for answer in answers:
+        answer.close()

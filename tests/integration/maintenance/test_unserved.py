@@ -108,10 +108,10 @@ def test_operators_see_how_much_waits_of_how_many_and_since_when(example: Exampl
     wait(example, 3)
     wait(example, 2, tenant=example.other)
     live(example, ("monthly_report", 1))
-    (found,) = example.engine.unserved(LONG)
-    assert (found.backend, found.queue, found.type, found.version) == ("pool", "cold", "batch_invoicing", 1)
-    assert (found.waiting, found.tenants) == (5, 2)
-    assert found.sentence.startswith(
+    (result,) = example.engine.unserved(LONG)
+    assert (result.backend, result.queue, result.type, result.version) == ("pool", "cold", "batch_invoicing", 1)
+    assert (result.waiting, result.tenants) == (5, 2)
+    assert result.sentence.startswith(
         "no living worker knows batch_invoicing: 5 jobs of 2 tenants wait for pool, the oldest since 20"
     )
     assert example.engine.unserved(timedelta(hours=1)) == []
@@ -128,8 +128,8 @@ def test_each_backend_queue_type_and_version_is_reported(example: ExampleInstall
             " WHERE (backend, queue, type, version) = ('pool', 'cold', 'batch_invoicing', 1))"
         )
     live(example, KNOWN, queues=["cold"])
-    found = example.engine.unserved(LONG)
-    assert {(one.backend, one.queue, one.type, one.version, one.lacks, one.waiting) for one in found} == {
+    result = example.engine.unserved(LONG)
+    assert {(item.backend, item.queue, item.type, item.version, item.lacks, item.waiting) for item in result} == {
         ("pool", "warm", "batch_invoicing", 1, "queue", 1),
         ("pool", "cold", "batch_invoicing", 2, "version", 1),
         ("pool", "cold", "zzz", 1, "type", 1),

@@ -35,15 +35,15 @@ def queue(example: ExampleInstallation) -> Iterator[ExecQueue]:
 
 def workers() -> dict[int, list[str]]:
     """The command line of each running worker that this test process launched."""
-    found = {}
+    result = {}
     for entry in Path("/proc").iterdir():
         try:
             words = (entry / "cmdline").read_bytes().decode().split("\0")
             if PROGRAM in words and _parent(entry) == os.getpid():
-                found[int(entry.name)] = words
+                result[int(entry.name)] = words
         except (OSError, ValueError):
             continue
-    return found
+    return result
 
 
 def _parent(entry: Path) -> int:

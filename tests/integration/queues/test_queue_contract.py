@@ -96,12 +96,12 @@ def test_no_child_stays_a_zombie(example: ExampleInstallation, queue: QueueInter
 
 def zombies() -> list[str]:
     """Ended children of this process without a wait()."""
-    found = []
+    result = []
     for entry in Path("/proc").iterdir():
         try:
             state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
         except (OSError, ValueError):
             continue
         if state == "Z" and parent == str(os.getpid()):
-            found.append(entry.name)
-    return found
+            result.append(entry.name)
+    return result

@@ -50,10 +50,10 @@ def test_writes_commit_with_the_end(example: ExampleInstallation, run: Callable[
         job.connection.execute(INSERT, ("A3",))  # the same session and transaction
         async with job.async_connection.cursor() as cursor:
             await cursor.execute("SELECT count(*) FROM customers WHERE country = 'awaited'")
-            found = await cursor.fetchone()
-        assert found is not None
+            result = await cursor.fetchone()
+        assert result is not None
         assert written(example) == []
-        return {"seen": found[0]}
+        return {"seen": result[0]}
 
     job = run(deed)
     assert (job["status"], job["result"]) == ("completed", {"seen": 4})

@@ -36,7 +36,7 @@ def run(example: ExampleInstallation, *deeds: str, handler: type[FaultyBatched] 
     """Run a job for each deed as one batch; each makes a customer named for its place first."""
     jobs = [example.enqueue({"how": how, "text": f"G{n}"}, handler=handler) for n, how in enumerate(deeds)]
     (claims,) = claim_batches_here(example)
-    assert [one.job_id for one in claims] == jobs
+    assert [claim.job_id for claim in claims] == jobs
     execute_batch_here(example, claims)
     return jobs
 
@@ -62,8 +62,8 @@ def test_its_neighbours_complete_and_the_next_runs_once(
     assert statuses(example, jobs) == ["completed", end, "completed"]
     assert (example.job(jobs[1])["error"] or {}).get("class") == error
     assert RUNS[jobs[2]] == 1
-    found = [example.job(job_id) for job_id in (jobs[0], jobs[2])]
-    assert [(job["attempt"], job["errors"], job["crashes"]) for job in found] == [(1, 0, 0)] * 2
+    result = [example.job(job_id) for job_id in (jobs[0], jobs[2])]
+    assert [(job["attempt"], job["errors"], job["crashes"]) for job in result] == [(1, 0, 0)] * 2
     made = {row["id"] for row in example.rows("SELECT id FROM customers WHERE country = 'batched'")}
     assert made == {f"G{n}" for n in range(3) if n != 1 or end == "completed"}
 
@@ -133,8 +133,8 @@ def test_deadlocked_batches_end_at_their_first_attempt(example: ExampleInstallat
 
         HOOKS[f"{customer}{meet}{len(HOOKS)}"] = do
 
-    for one, other in ((first, second), (second, first)):
-        lock(one, meet=True)
+    for item, other in ((first, second), (second, first)):
+        lock(item, meet=True)
         lock(other, meet=False)
     jobs, batches, claimer = [], [], claimer_here()
     for texts in (list(HOOKS)[:2], list(HOOKS)[2:]):
@@ -146,8 +146,8 @@ def test_deadlocked_batches_end_at_their_first_attempt(example: ExampleInstallat
             list(both.map(lambda batch: execute_batch_here(example, batch), batches))
     finally:
         example.rows(f"ALTER ROLE {example.one.handler_role} RESET deadlock_timeout")
-    found = [example.job(job_id) for job_id in jobs]
-    assert [(job["status"], job["attempt"], job["errors"]) for job in found] == [("completed", 1, 0)] * 4
+    result = [example.job(job_id) for job_id in jobs]
+    assert [(job["status"], job["attempt"], job["errors"]) for job in result] == [("completed", 1, 0)] * 4
     assert sum(RUNS.values()) == 5  # one of them met its counterpart and ran again
 
 

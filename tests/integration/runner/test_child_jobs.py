@@ -51,8 +51,8 @@ def test_a_child_is_committed_with_its_parent_and_is_its_user_s(
     job_id = parent(ask)
     attempt(example, job_id)
     assert example.job(job_id)["result"] == {"new": [True, False, True, False], "same": True}
-    one, two = children(example, job_id)
-    assert (one["user_id"], one["correlation_id"], one["run_at"], one["priority"]) == ("ana", "c-1", later, 2)
+    item, two = children(example, job_id)
+    assert (item["user_id"], item["correlation_id"], item["run_at"], item["priority"]) == ("ana", "c-1", later, 2)
     assert two["payload"] == {"order_ids": [2], "point_of_sale": 1}
 
 

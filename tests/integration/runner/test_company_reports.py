@@ -30,17 +30,17 @@ def rival(example: ExampleInstallation) -> Iterator[Tenant]:
 
 
 def attacks(example: ExampleInstallation, rival: Tenant) -> dict[str, str]:
-    one, other = (sql.Identifier(tenant.schema) for tenant in (example.one, example.other))
+    item, other = (sql.Identifier(tenant.schema) for tenant in (example.one, example.other))
     statements = {
         "another company's orders": sql.SQL("SELECT FROM {}.orders").format(sql.Identifier(rival.schema)),
-        "the jobs": sql.SQL("SELECT FROM {}.background_jobs").format(one),
+        "the jobs": sql.SQL("SELECT FROM {}.background_jobs").format(item),
         "who the tenants are": sql.SQL("SELECT FROM turno.tenants"),
-        "delete": sql.SQL("DELETE FROM {}.orders").format(one),
+        "delete": sql.SQL("DELETE FROM {}.orders").format(item),
         "update of a sister": sql.SQL("UPDATE {}.orders SET id = id").format(other),
         "enqueue": sql.SQL("SELECT {}.jobs_enqueue(NULL, '[]')").format(other),
         "the handler's role": sql.SQL("SET ROLE {}").format(sql.Identifier(example.one.handler_role)),
         "the owner's role": sql.SQL("SET SESSION AUTHORIZATION {}").format(sql.Identifier(example.one.owner_role)),
-        "a table": sql.SQL("CREATE TABLE {}.mine (a int)").format(one),
+        "a table": sql.SQL("CREATE TABLE {}.mine (a int)").format(item),
         "a temporary table": sql.SQL("CREATE TEMP TABLE mine (a int)"),
     }
     return {name: statement.as_string(example.admin) for name, statement in statements.items()}
@@ -52,14 +52,14 @@ def test_report_reads_its_company_and_nothing_else(example: ExampleInstallation,
     log = example.work(job_id)
     job = example.job(job_id)
     assert job["status"] == "completed", log
-    found = job["result"]
-    assert found["orders"] == {slug: count(example, tenant) for slug, tenant in example.tenants.items()}
-    assert (found["own"], found["isolation"], found["read only"]) == (
+    result = job["result"]
+    assert result["orders"] == {slug: count(example, tenant) for slug, tenant in example.tenants.items()}
+    assert (result["own"], result["isolation"], result["read only"]) == (
         count(example, example.one),
         "repeatable read",
         "on",
     )
-    assert found["attacks"] == dict.fromkeys(tried, "InsufficientPrivilege")
+    assert result["attacks"] == dict.fromkeys(tried, "InsufficientPrivilege")
 
 
 def count(example: ExampleInstallation, tenant: Tenant) -> int:

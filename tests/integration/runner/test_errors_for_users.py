@@ -114,15 +114,18 @@ class Reader:
 
     def reply(self, job: UUID) -> str:
         """Everything in one text."""
-        paths = [f"/api/jobs/{job}", *(f"/api/jobs/{job}/{one}" for one in ("items", "events", "attempts", "effects"))]
-        found = [
+        paths = [
+            f"/api/jobs/{job}",
+            *(f"/api/jobs/{job}/{item}" for item in ("items", "events", "attempts", "effects")),
+        ]
+        result = [
             self.client.get(path, headers=self.headers).text for path in (*paths, "/api/jobs", "/api/notifications")
         ]
         self.client.set_cookie("turno", self.cookie)
         pages = (f"/jobs/{job}?branch=suc0001", f"/?branch=suc0001&open={job}", "/notifications?branch=suc0001")
-        found += [self.client.get(path).text for path in pages]
+        result += [self.client.get(path).text for path in pages]
         self.client.delete_cookie("turno")
-        return "\n".join(found)
+        return "\n".join(result)
 
 
 @pytest.fixture
@@ -143,7 +146,9 @@ def run(example: ExampleInstallation, raises: str, items: int = 0) -> UUID:
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     """The references that the log names, in the order of its lines."""
-    return [one.error_id for one in caplog.records if hasattr(one, "error_id") and one.levelname == "WARNING"]
+    return [
+        record.error_id for record in caplog.records if hasattr(record, "error_id") and record.levelname == "WARNING"
+    ]
 
 
 @pytest.mark.parametrize("raises", ["bug", "value", "misuse", "database"])
@@ -168,7 +173,7 @@ def test_internal_error_is_a_reference_for_users(
     assert f"({seen['reference']})" in known
     [letter] = eva.get("/api/admin/dead-letters")["dead_letters"]
     assert letter["error"] == all_of_it
-    assert not [one for one in caplog.records if SECRET in one.getMessage() and one.levelname == "WARNING"]
+    assert not [record for record in caplog.records if SECRET in record.getMessage() and record.levelname == "WARNING"]
 
 
 def test_an_error_s_group_has_no_secret(example: ExampleInstallation, readers: tuple[Reader, Reader]) -> None:

@@ -98,8 +98,8 @@ def test_next_job_is_fetched_with_the_previous_end(example: ExampleInstallation,
         transaction.keep("{}", monotonic())
         transaction.finish((second,))
         transaction.claim = second
-        found = transaction.enter(1)
-        assert (found is not None) == held
+        result = transaction.enter(1)
+        assert (result is not None) == held
         assert transaction.connection.info.backend_pid == backend
         assert setting(transaction.connection) != "5MB"
         if held:
@@ -145,9 +145,9 @@ def test_job_sessions_are_kept_and_first_is_lent_first(example: ExampleInstallat
 
 
 def test_session_cache_is_bounded_and_keeps_the_latest(example: ExampleInstallation) -> None:
-    one, other = example.handler_login(), example.handler_login(example.other)
+    item, other = example.handler_login(), example.handler_login(example.other)
     with closing(sessions_here(example, keep=2)) as lent:
-        lendings = [(login, lent.take(login)) for login in (one, one, other)]
+        lendings = [(login, lent.take(login)) for login in (item, item, other)]
         for login, session in lendings:
             lent.give_back(login, session)
         assert len(lent) == 2

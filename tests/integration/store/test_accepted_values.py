@@ -164,15 +164,15 @@ class Scene:
     def readers_work(self) -> None:
         """The reads of the API, the pages and the streams; nothing may raise, and all of it can be rendered."""
         with as_api(self.example.web, self.example.one) as reader:
-            found = jobs.search(reader, jobs.JobFilter(limit=100))
-            users = sorted({row["user_id"] for row in found})
-            reply: list[Any] = [job_body(row, "", operator=True) for row in found]
+            result = jobs.search(reader, jobs.JobFilter(limit=100))
+            users = sorted({row["user_id"] for row in result})
+            reply: list[Any] = [job_body(row, "", operator=True) for row in result]
             reply += [jobs.dead_letters(reader, replayed=False, before=None, limit=100)]
             for user in users:
                 watched_jobs.of_user(reader, user)
                 reply += [notifications.search(reader, user, unread=False, before=None, limit=100)]
-            watched_jobs.standings(reader, [row["id"] for row in found], users)
-            for row in found:
+            watched_jobs.standings(reader, [row["id"] for row in result], users)
+            for row in result:
                 reply += [jobs.find(reader, row["id"], None), jobs.events(reader, row["id"])]
                 reply += [review.of_job(reader, row["id"], after="", limit=100)]
                 for attempt in jobs.attempts(reader, row["id"]):
@@ -277,7 +277,11 @@ def value(data: st.DataObject, scene: Scene, claim: Claim, name: str, kind: str)
         return honest[name]
     if kind.endswith("[]"):
         members = [value(data, scene, claim, "", kind[:-2]) for _ in range(data.draw(st.integers(0, 3)))]
-        return "{" + ", ".join("NULL" if one is None else json.dumps(one, ensure_ascii=False) for one in members) + "}"
+        return (
+            "{"
+            + ", ".join("NULL" if member is None else json.dumps(member, ensure_ascii=False) for member in members)
+            + "}"
+        )
     if kind == "turno.new_job":  # test_limits_of_values has its fields
         return None
     choices: list[Any] = {"uuid": [*map(str, scene.known), str(uuid4())], **SAID}[kind]
@@ -292,7 +296,7 @@ def test_values_accepted_by_a_tenant_stop_no_reader(each_scene: Scene, data: st.
     each_scene.set()
     for role, function in data.draw(st.lists(st.sampled_from(CALLS), min_size=1, max_size=6)):
         signature = each_scene.signature(function)
-        claim = data.draw(st.sampled_from([one for one in (each_scene.claim, each_scene.fresh) if one is not None]))
+        claim = data.draw(st.sampled_from([item for item in (each_scene.claim, each_scene.fresh) if item is not None]))
         values = [value(data, each_scene, claim, name, kind) for name, kind in signature]
         taken = each_scene.call(role, function, values)
         event(f"{function} {'accepts' if taken else 'refuses'}")

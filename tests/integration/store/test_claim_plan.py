@@ -102,11 +102,11 @@ def test_a_claim_reads_no_more_tickets_than_it_takes(executed: dict[str, list[St
 
 
 def test_tickets_are_found_in_the_order_of_one_index(executed: dict[str, list[Step]]) -> None:
-    found = {
+    result = {
         name: {(scan["Node Type"], scan.get("Index Name")) for step in steps for scan in scans(step)}
         for name, steps in executed.items()
     }
-    assert found == {
+    assert result == {
         "next": {("Index Only Scan", "tickets_by_tenant")},
         "lanes": {("Index Only Scan", "tickets_by_tenant")},
         "batch": {("Index Scan", "tickets_by_tenant"), ("Tid Scan", None)},

@@ -80,8 +80,8 @@ def test_due_job_comes_first_only_while_there_is_work(example: ExampleInstallati
     now = example.enqueue({"order_ids": [1]}, priority=Priority.LOW)
     due = example.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(hours=1), priority=Priority.URGENT)
     example.time_passes()
-    claimed = [one for _ in range(2) for batch in claimer.claim(example.engine, busy, slots=1) for one in batch]
-    assert [one.job_id for one in claimed] == ([now, due] if silent else [due, now])
+    claimed = [item for _ in range(2) for batch in claimer.claim(example.engine, busy, slots=1) for item in batch]
+    assert [item.job_id for item in claimed] == ([now, due] if silent else [due, now])
 
 
 def test_type_without_a_handler_is_left_alone(example: ExampleInstallation) -> None:
@@ -140,9 +140,9 @@ def test_tenant_emptied_by_other_claims_is_passed(example: ExampleInstallation) 
         example.admin.execute("SELECT FROM turno.tickets WHERE job_id = %s FOR UPDATE", (held,))
         claimer = claiming.claimer(queues=["cold"], types=[("batch_invoicing", 1)], backend="exec")
         claimer._memory.tenant = example.one.id
-        assert [[one.job_id for one in batch] for batch in claimer.claim(example.engine, worker(example), slots=1)] == [
-            [free]
-        ]
+        assert [
+            [item.job_id for item in batch] for batch in claimer.claim(example.engine, worker(example), slots=1)
+        ] == [[free]]
 
 
 def test_a_ticket_that_is_being_claimed_is_not_claimed_again(example: ExampleInstallation) -> None:
@@ -178,7 +178,7 @@ def test_eight_claimers_never_take_the_same_ticket(example: ExampleInstallation)
             while held := claiming.claim(
                 engine, me, queues=["cold"], types=[("batch_invoicing", 1)], backend="exec", slots=3
             ):
-                mine += [one.job_id for one in held]
+                mine += [item.job_id for item in held]
         return mine
 
     with ThreadPoolExecutor(8) as pool:

@@ -78,7 +78,7 @@ STARTED = one_of(lambda machine: machine.held(started=True))
 LIVE = one_of(lambda machine: machine.held())
 LOST = one_of(lambda machine: machine.zombies())
 RETRYABLE = one_of(lambda machine: [job for job in machine.jobs if job.retryable])
-UNSTARTED_TENANT = one_of(lambda machine: sorted({one.job.tenant.slug for one in machine.held(started=False)}))
+UNSTARTED_TENANT = one_of(lambda machine: sorted({item.job.tenant.slug for item in machine.held(started=False)}))
 WORKERS = one_of(lambda machine: list(range(len(machine.workers))))
 SLUGS = st.sampled_from(sorted(LOOK_ALIKE))
 USERS = st.sampled_from(["ana", "eva"])
@@ -116,12 +116,12 @@ class JobMachine(RuleBasedStateMachine):
         return [job for job in self.jobs if job.claimable]
 
     def held(self, *, started: bool | None = None) -> list[Held]:
-        return [one for one in self.claims if one.live and started in (None, one.started)]
+        return [claim for claim in self.claims if claim.live and started in (None, claim.started)]
 
     def zombies(self) -> list[Held]:
         """Return the lost claims, preferably of jobs that another session is running now."""
-        lost = [one for one in self.claims if not one.live]
-        return [one for one in lost if one.job.status == "running"] or lost
+        lost = [claim for claim in self.claims if not claim.live]
+        return [item for item in lost if item.job.status == "running"] or lost
 
     # Enqueueing ------------------------------------------------------------------------------
 
@@ -224,10 +224,10 @@ class JobMachine(RuleBasedStateMachine):
     @rule(held=UNSTARTED)
     def start(self, held: Held) -> None:
         job = held.job
-        found = attempt_steps.start(self._session(job.tenant), held.claim, "worker")
+        result = attempt_steps.start(self._session(job.tenant), held.claim, "worker")
         job.start()
-        assert (found.attempt, found.errors, found.user_id) == (job.attempt, job.errors, job.user)
-        assert (found.checkpoint, found.expired, found.cancelled) == (
+        assert (result.attempt, result.errors, result.user_id) == (job.attempt, job.errors, job.user)
+        assert (result.checkpoint, result.expired, result.cancelled) == (
             job.checkpoint,
             bool(job.late),
             job.cancel_requested,
@@ -354,15 +354,15 @@ class JobMachine(RuleBasedStateMachine):
     def claim_batches(self, worker: int, slots: int, size: int, chance: int) -> None:
         self.example.engine.execute("SELECT setseed(%s)", (chance / 10,))
         claimer = claiming.claimer(queues=["cold"], types=TYPES, backend="exec")
-        found = claimer.claim(self.example.engine, self.workers[worker], slots=slots, sizes=lambda _: size)
+        result = claimer.claim(self.example.engine, self.workers[worker], slots=slots, sizes=lambda _: size)
         may_run = {job.id: job for job in self.claimable()}
         for job in self.claimable():
             job.ticket = "ready"
         if worker in self.buried:
-            assert found == []
+            assert result == []
             return
-        assert min(1, len(may_run)) <= len(found) <= slots
-        for batch in found:
+        assert min(1, len(may_run)) <= len(result) <= slots
+        for batch in result:
             members = [may_run.pop(claim.job_id) for claim in batch]
             assert len({job.tenant.slug for job in members}) == 1
             assert len(members) <= (1 if any(job.suspected for job in members) else size)
@@ -377,13 +377,13 @@ class JobMachine(RuleBasedStateMachine):
         meanwhile=st.sampled_from(MEANWHILE),
     )
     def run_a_batch(self, slug: str, ends: list[str], meanwhile: str) -> None:
-        members = [one for one in self.held(started=False) if one.job.tenant.slug == slug][:MOST]
-        zombies = [one for one in self.zombies() if one.job.tenant.slug == slug][:1]
+        members = [item for item in self.held(started=False) if item.job.tenant.slug == slug][:MOST]
+        zombies = [zomby for zomby in self.zombies() if zomby.job.tenant.slug == slug][:1]
         session = self._session(self.example.tenants[slug])
-        found = attempt_steps.fetch_batch(session, [one.claim for one in zombies + members])
-        assert set(found) == {one.job.id for one in members}
-        for one in members:
-            assert found[one.job.id].cancelled == one.job.cancel_requested
+        result = attempt_steps.fetch_batch(session, [member.claim for member in zombies + members])
+        assert set(result) == {member.job.id for member in members}
+        for member in members:
+            assert result[member.job.id].cancelled == member.job.cancel_requested
         fates = list(zip(members, ends, strict=False))
         self._work_as_a_batch(session, fates)
         event(f"a batch, meanwhile: {meanwhile}")
@@ -391,25 +391,25 @@ class JobMachine(RuleBasedStateMachine):
             case "cancelled":
                 self.cancel(members[-1].job, None)
             case "one rescued" | "all rescued":
-                for one in members if meanwhile == "all rescued" else members[-1:]:
-                    self.rescue(one, NOW, counted=True)
+                for member in members if meanwhile == "all rescued" else members[-1:]:
+                    self.rescue(member, NOW, counted=True)
                 if not session.closed:  # a rescue finds it neither by number nor by its name
                     psycopg.Connection.rollback(session)
                 return
         self._end_as_a_batch(session, fates, meanwhile, zombies)
 
     def _work_as_a_batch(self, session: HandlerConnection, fates: list[tuple[Held, str]]) -> None:
-        for one, end in fates:
+        for fate, end in fates:
             session.execute("SAVEPOINT job")
-            self._effect(session, one.claim, THE_END)
+            self._effect(session, fate.claim, THE_END)
             if end != "completed":
                 session.execute("ROLLBACK TO SAVEPOINT job")
 
     def _end_as_a_batch(
         self, session: HandlerConnection, fates: list[tuple[Held, str]], meanwhile: str, zombies: list[Held]
     ) -> None:
-        statuses = {one: self._started_and(ENDS[end], session, one) for one, end in fates if end != "completed"}
-        results = [attempt_steps.completed(one.claim) for one, end in fates if end == "completed"]
+        statuses = {fate: self._started_and(ENDS[end], session, fate) for fate, end in fates if end != "completed"}
+        results = [attempt_steps.completed(fate.claim) for fate, end in fates if end == "completed"]
         if meanwhile == "rolled back":
             psycopg.Connection.rollback(session)
             return
@@ -419,16 +419,16 @@ class JobMachine(RuleBasedStateMachine):
             psycopg.Connection.rollback(session)
             return
         attempt_steps.complete_batch(session, results)
-        for one, end in fates:
+        for fate, end in fates:
             if end != "completed":
-                one.job.start()
+                fate.job.start()
             match end:
                 case "completed":
-                    one.job.end("completed")
+                    fate.job.end("completed")
                 case "released":
-                    assert statuses[one] == one.job.release(well=False, due=True)
+                    assert statuses[fate] == fate.job.release(well=False, due=True)
                 case _:
-                    assert statuses[one] == one.job.fail(again=end == "error", due=True, reset_errors=False)
+                    assert statuses[fate] == fate.job.fail(again=end == "error", due=True, reset_errors=False)
 
     def _started_and(self, end: Write, session: HandlerConnection, held: Held) -> Any:
         attempts.start(session, held.claim, "worker", datetime.now(UTC))
@@ -437,9 +437,9 @@ class JobMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.zombies())
     @rule(held=LOST)
     def a_batch_s_claims_are_read_again(self, held: Held) -> None:
-        of = [one for one in self.claims if one.job.tenant == held.job.tenant]
-        still = attempts.held(self._session(held.job.tenant), [one.claim for one in of])
-        assert still == {one.job.id for one in of if one.live}
+        of = [claim for claim in self.claims if claim.job.tenant == held.job.tenant]
+        still = attempts.held(self._session(held.job.tenant), [item.claim for item in of])
+        assert still == {item.job.id for item in of if item.live}
 
     # Recovering ------------------------------------------------------------------------------
 
@@ -466,7 +466,7 @@ class JobMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.buried)
     @rule()
     def sweep_orphans(self) -> None:
-        mine = {one.claim.token: one for one in self.held() if one.worker in self.buried}
+        mine = {item.claim.token: item for item in self.held() if item.worker in self.buried}
         orphans = self.example.engine.orphans()
         assert {orphan.token for orphan in orphans} == set(mine)
         for held in mine.values():
@@ -567,12 +567,12 @@ class JobMachine(RuleBasedStateMachine):
 
     @rule(worker=WORKERS)
     def heartbeat(self, worker: int) -> None:
-        mine = [one for one in self.held() if one.worker == worker]
+        mine = [item for item in self.held() if item.worker == worker]
         orders = self.example.engine.keep_alive(self.workers[worker])
         to_stop = None if orders is None else set(orders.to_stop)
-        assert to_stop == (None if worker in self.buried else {one.job.id for one in mine if one.job.to_stop})
-        found = self.example.engine.held(self.workers[worker])
-        assert {claim.token for claim in found} == {one.claim.token for one in mine}
+        assert to_stop == (None if worker in self.buried else {item.job.id for item in mine if item.job.to_stop})
+        result = self.example.engine.held(self.workers[worker])
+        assert {claim.token for claim in result} == {item.claim.token for item in mine}
 
     @rule(worker=WORKERS)
     def worker_is_buried(self, worker: int) -> None:
@@ -580,10 +580,10 @@ class JobMachine(RuleBasedStateMachine):
             "UPDATE turno.workers SET alive_at = alive_at - interval '1 hour' WHERE id = %s", self.workers[worker]
         )
         silent = timedelta(minutes=30)
-        found = int(worker not in self.buried)
-        assert (self.example.engine.silence_left(silent) is not None) == bool(found)
-        assert self.example.engine.prune_workers(silent) == found
-        if found:
+        result = int(worker not in self.buried)
+        assert (self.example.engine.silence_left(silent) is not None) == bool(result)
+        assert self.example.engine.prune_workers(silent) == result
+        if result:
             self.buried.add(worker)
 
     @precondition(lambda self: self.jobs)
@@ -619,8 +619,8 @@ class JobMachine(RuleBasedStateMachine):
     @invariant()
     def the_model_agrees(self) -> None:
         for tenant in self.example.tenants.values():
-            found = {row.pop("id"): tuple(row.values()) for row in self._rows(tenant)}
-            assert found == {job.id: job.row() for job in self.of(tenant)}
+            result = {row.pop("id"): tuple(row.values()) for row in self._rows(tenant)}
+            assert result == {job.id: job.row() for job in self.of(tenant)}
 
     @invariant()
     def the_judge_finds_nothing(self) -> None:
@@ -660,7 +660,7 @@ class JobMachine(RuleBasedStateMachine):
         (job,) = (job for job in self.jobs if job.id == claim.job_id)
         self.claims.append(job.claim(claim, worker))
         assert claim.attempt == job.ticket_attempt
-        assert len({one.claim.token for one in self.claims}) == len(self.claims)
+        assert len({claim.claim.token for claim in self.claims}) == len(self.claims)
 
     def _session(self, tenant: Tenant) -> HandlerConnection:
         """Return the tenant's handler session, or a new one if a rescue has ended it."""

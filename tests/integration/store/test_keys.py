@@ -54,8 +54,8 @@ def line(example: ExampleInstallation, length: int, key: str = "printer 3", **op
 
 
 def states(example: ExampleInstallation, jobs: list[UUID]) -> list[str | None]:
-    found = [example.ticket(job) for job in jobs]
-    return [one["state"] if one else None for one in found]
+    result = [example.ticket(job) for job in jobs]
+    return [item["state"] if item else None for item in result]
 
 
 def worker(example: ExampleInstallation) -> UUID:
@@ -87,10 +87,10 @@ def test_one_of_a_key_runs_and_its_end_lets_the_next_one(example: ExampleInstall
     free = example.enqueue(WORK)
     for turn in range(3):
         taken = claim(example)
-        assert {one.job_id for one in taken} == {jobs[turn], *([free] if turn == 0 else [])}
+        assert {item.job_id for item in taken} == {jobs[turn], *([free] if turn == 0 else [])}
         assert states(example, jobs[turn:]) == ["running", *["waiting"] * (2 - turn)]
-        for one in taken:
-            complete(example, one)
+        for item in taken:
+            complete(example, item)
         # In the transaction of the end: no promotion has run since.
         assert states(example, jobs[turn + 1 :]) == ["ready", "waiting"][: 2 - turn]
 
@@ -152,8 +152,8 @@ def test_second_job_follows_any_end_of_the_first(
     example: ExampleInstallation, end: Callable[[ExampleInstallation, Claim], None]
 ) -> None:
     first, second = line(example, 2)
-    (one,) = claim(example)
-    end(example, one)
+    (item,) = claim(example)
+    end(example, item)
     assert states(example, [second]) == ["ready"]
     assert states(example, [first]) in (["scheduled"], [None])
     assert [two.job_id for two in claim(example)] == [second]
@@ -171,7 +171,7 @@ def test_so_many_of_a_key_run_at_once(example: ExampleInstallation) -> None:
 def test_another_tenants_key_of_the_same_name_is_another(example: ExampleInstallation) -> None:
     line(example, 2)
     line(example, 2, tenant=example.other)
-    assert Counter(one.login.slug for one in claim(example)) == {"suc0001": 1, "suc0002": 1}
+    assert Counter(item.login.slug for item in claim(example)) == {"suc0001": 1, "suc0002": 1}
 
 
 def test_the_best_band_of_a_key_goes_first(example: ExampleInstallation) -> None:
@@ -180,9 +180,9 @@ def test_the_best_band_of_a_key_goes_first(example: ExampleInstallation) -> None
     (low,) = line(example, 1, priority=Priority.LOW)
     order = []
     for _ in range(4):
-        (one,) = claim(example)
-        order.append(one.job_id)
-        complete(example, one)
+        (item,) = claim(example)
+        order.append(item.job_id)
+        complete(example, item)
     assert order == [urgent, normal, other, low]
 
 
@@ -190,18 +190,18 @@ def test_so_many_of_a_key_begin_in_a_period(example: ExampleInstallation) -> Non
     rule(example, rate=2)
     jobs = line(example, 4)
     first = claim(example)
-    assert [one.job_id for one in first] == jobs[:2]
-    for one in first:
-        complete(example, one)
+    assert [item.job_id for item in first] == jobs[:2]
+    for item in first:
+        complete(example, item)
     assert claim(example) == []
     # One of the two was begun longer ago than that.
     example.rows(
         "UPDATE turno.key_looks SET at = clock_timestamp() WHERE ctid = (SELECT min(ctid) FROM turno.key_looks)"
     )
-    assert [one.job_id for one in claim(example)] == jobs[2:3]
+    assert [item.job_id for item in claim(example)] == jobs[2:3]
     assert claim(example) == []
     example.rows("UPDATE turno.key_looks SET at = clock_timestamp()")
-    assert [one.job_id for one in claim(example)] == jobs[3:]
+    assert [item.job_id for item in claim(example)] == jobs[3:]
 
 
 def test_a_job_that_was_let_run_has_its_start_in_reserve(example: ExampleInstallation) -> None:
@@ -221,7 +221,7 @@ def test_idle_worker_looks_when_the_next_of_a_key_may_run(example: ExampleInstal
     jobs = line(example, 2)
     assert claimer.claim(example.engine, own, slots=1) == []
     assert claimer.due_in == pytest.approx(0.1)
-    assert [one.job_id for one in claim(example)] == jobs[:1]
+    assert [item.job_id for item in claim(example)] == jobs[:1]
     assert claimer.claim(example.engine, own, slots=1) == []
     assert 1 < claimer.due_in < 2.6
 
@@ -230,11 +230,11 @@ def test_neither_an_enqueue_nor_an_end_waits_for_a_key(example: ExampleInstallat
     """Two ends at once: a transaction that does not see its counterpart leaves a mark for the next promotion."""
     rule(example, limit=2)
     jobs = line(example, 4)
-    one, two = claim(example)
-    with at_work(example, one) as slow:
+    item, two = claim(example)
+    with at_work(example, item) as slow:
         slow.execute("SET lock_timeout = '1s'")
         attempt_steps.begin(slow)
-        attempt_steps.complete(slow, one, "{}")
+        attempt_steps.complete(slow, item, "{}")
         complete(example, two)
         jobs += line(example, 1)
         example.engine.promote(100)
@@ -248,7 +248,7 @@ def test_neither_an_enqueue_nor_an_end_waits_for_a_key(example: ExampleInstallat
 def test_two_that_look_at_once_let_no_more_than_may_run(example: ExampleInstallation) -> None:
     """An end and a promotion: neither sees the jobs of its counterpart, so one of them leaves them to a later look."""
     first, second = line(example, 2)
-    (one,) = claim(example)
+    (item,) = claim(example)
     rule(example, limit=2)
     example.rows("INSERT INTO turno.key_looks VALUES (%s, 'printer 3', clock_timestamp(), false)", example.one.id)
     with (
@@ -258,7 +258,7 @@ def test_two_that_look_at_once_let_no_more_than_may_run(example: ExampleInstalla
         assert engine.promote(100) == 1
         urgent = line(example, 2, priority=Priority.URGENT)
         example.rows("UPDATE turno.tickets SET state = 'waiting' WHERE state = 'scheduled'")
-        complete(example, one)
+        complete(example, item)
         assert states(example, urgent) == ["waiting", "waiting"]
     assert states(example, [first, second, *urgent]) == [None, "ready", "waiting", "waiting"]
     example.engine.promote(100)
@@ -267,20 +267,20 @@ def test_two_that_look_at_once_let_no_more_than_may_run(example: ExampleInstalla
 
 def test_rolled_back_end_lets_no_job_run(example: ExampleInstallation) -> None:
     jobs = line(example, 2)
-    (one,) = claim(example)
-    with at_work(example, one) as session:
+    (item,) = claim(example)
+    with at_work(example, item) as session:
         attempt_steps.begin(session)
-        attempt_steps.complete(session, one, "{}")
+        attempt_steps.complete(session, item, "{}")
         psycopg.Connection.rollback(session)
     assert states(example, jobs) == ["running", "waiting"]
 
 
 def test_locked_waiting_job_is_not_forgotten(example: ExampleInstallation) -> None:
     first, second = line(example, 2)
-    (one,) = claim(example)
+    (item,) = claim(example)
     with example.admin.transaction():
         example.admin.execute("SELECT FROM turno.tickets WHERE job_id = %s FOR UPDATE", (second,))
-        complete(example, one)
+        complete(example, item)
     assert states(example, [first, second]) == [None, "waiting"]
     example.engine.promote(100)
     assert states(example, [second]) == ["ready"]
@@ -288,10 +288,10 @@ def test_locked_waiting_job_is_not_forgotten(example: ExampleInstallation) -> No
 
 def test_old_snapshot_lets_no_job_run(example: ExampleInstallation) -> None:
     jobs = line(example, 2)
-    (one,) = claim(example)
+    (item,) = claim(example)
     with example.admin.transaction():
         example.admin.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        example.admin.execute("DELETE FROM turno.tickets WHERE job_id = %s", (one.job_id,))
+        example.admin.execute("DELETE FROM turno.tickets WHERE job_id = %s", (item.job_id,))
         assert states(example, jobs[1:]) == ["waiting"]
     example.engine.promote(100)
     assert states(example, jobs[1:]) == ["ready"]
@@ -313,13 +313,13 @@ def test_many_claim_and_end_at_once_and_never_two_of_a_key(example: ExampleInsta
         with Engine.on(service_session(example.logins, example.logins.engine, application="test")) as engine:
             own = engine.start_worker(backend="exec", host="test", pid=1)
             for _ in range(200):
-                found = claiming.claim(engine, own, queues=["cold"], types=TYPES, backend="exec", slots=3)
+                result = claiming.claim(engine, own, queues=["cold"], types=TYPES, backend="exec", slots=3)
                 with judge_of(example.url, example.one) as judge:
-                    assert [one for one in judge.broken() if one.startswith("I9: more")] == []
-                for one in found:
-                    complete(example, one)
-                done += len(found)
-                if not found and not any(states(example, jobs)):
+                    assert [item for item in judge.broken() if item.startswith("I9: more")] == []
+                for item in result:
+                    complete(example, item)
+                done += len(result)
+                if not result and not any(states(example, jobs)):
                     break
         return done
 
@@ -347,7 +347,7 @@ def test_locked_key_of_a_tenant_delays_no_tenant(example: ExampleInstallation) -
         line(example, 1, tenant=example.other)
         for _ in range(3):
             example.engine.promote(2)
-        assert [one.login.slug for one in claim(example)] == ["suc0002"]
+        assert [item.login.slug for item in claim(example)] == ["suc0002"]
         assert states(example, waiting) == ["waiting"] * 3
         raise psycopg.Rollback
     assert states(example, waiting) == ["waiting"] * 3
@@ -356,9 +356,9 @@ def test_locked_key_of_a_tenant_delays_no_tenant(example: ExampleInstallation) -
 def test_unused_keys_are_pruned_and_used_ones_stay(example: ExampleInstallation) -> None:
     used = line(example, 2)
     (free,) = line(example, 1, "printer 4")
-    for one in claim(example):
-        if one.job_id == free:
-            complete(example, one)
+    for item in claim(example):
+        if item.job_id == free:
+            complete(example, item)
     example.engine.prune(timedelta(days=2), timedelta(days=30), 1000)
     assert example.rows("SELECT key FROM turno.key_locks") == [{"key": "printer 3"}]
     line(example, 1, "printer 4")
@@ -369,8 +369,8 @@ def test_unused_keys_are_pruned_and_used_ones_stay(example: ExampleInstallation)
 def test_waiting_job_names_its_obstacle(example: ExampleInstallation) -> None:
     jobs = line(example, 2)
     claim(example)
-    found = [example.rows("SELECT job_lacks(%s) AS lacks", job)[0]["lacks"] for job in jobs]
-    assert found == [None, "key"]
+    result = [example.rows("SELECT job_lacks(%s) AS lacks", job)[0]["lacks"] for job in jobs]
+    assert result == [None, "key"]
     assert "go before it" in lacking("key", job_type="batch_invoicing", version=1, queue="cold")
 
 
@@ -381,14 +381,14 @@ def test_a_paused_tenants_key_waits_with_it(example: ExampleInstallation) -> Non
         assert claim(example) == []
     finally:
         example.rows("UPDATE turno.tenants SET paused_at = NULL")
-    assert [one.job_id for one in claim(example)] == jobs[:1]
+    assert [item.job_id for item in claim(example)] == jobs[:1]
 
 
 def test_a_retried_job_takes_its_turn_under_its_key(example: ExampleInstallation) -> None:
     first, second = line(example, 2)
     assert example.cancel(first) == "cancelled"
     again = example.retry(first)["job_id"]
-    assert [one.job_id for one in claim(example)] == [second]
+    assert [item.job_id for item in claim(example)] == [second]
     assert states(example, [again]) == ["waiting"]
 
 
@@ -418,9 +418,9 @@ def test_job_waiting_for_its_key_costs_a_claim_nothing(example: ExampleInstallat
         claimer = claiming.claimer(queues=["cold"], types=TYPES, backend="exec")
         with example.engine.transaction():
             before = example.engine.value(INDEX_ENTRIES_READ)
-            ((one,),) = claimer.claim(example.engine, own, slots=1)
+            ((item,),) = claimer.claim(example.engine, own, slots=1)
             read = example.engine.value(INDEX_ENTRIES_READ) - before
-        assert one.job_id == free
+        assert item.job_id == free
         assert read < 50
     finally:
         example.rows("DELETE FROM turno.tickets WHERE state = 'waiting'")

@@ -40,7 +40,7 @@ def alone(session: HandlerConnection, claims: list[Claim]) -> None:
 
 
 def together(session: HandlerConnection, claims: list[Claim]) -> None:
-    keys = [one.job_id for one in claims], [one.token for one in claims]
+    keys = [claim.job_id for claim in claims], [claim.token for claim in claims]
     session.execute("SELECT count(*) FROM jobs_fetch(%s, %s)", keys)
     ends = ["{}"] * len(claims), *([datetime.now(UTC)] * len(claims),) * 2
     session.execute("SELECT jobs_finish(transaction_timestamp(), %s, %s, %s, %s, %s, 'test')", (*keys, *ends))

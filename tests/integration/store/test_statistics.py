@@ -105,17 +105,17 @@ def test_concurrent_readers_count_each_outcome_once(example: ExampleInstallation
 
     def read(function: str) -> int:
         with psycopg.connect(example.url, autocommit=True) as session:
-            found = 0
+            result = 0
             while number := value_of(session, sql.SQL("SELECT turno.{}(3)").format(sql.Identifier(function))):
-                found += number
-            return found
+                result += number
+            return result
 
     with ThreadPoolExecutor(4) as pool:
         names = ["count_outcomes", "webhooks_due"] * 2
-        found = Counter[str]()
+        result = Counter[str]()
         for name, number in zip(names, pool.map(read, names), strict=True):
-            found[name] += number
-    assert found == {"count_outcomes": 40, "webhooks_due": 40}
+            result[name] += number
+    assert result == {"count_outcomes": 40, "webhooks_due": 40}
 
 
 def test_a_reader_waits_for_the_numbers_of_another(example: ExampleInstallation) -> None:
@@ -127,24 +127,24 @@ def test_a_reader_waits_for_the_numbers_of_another(example: ExampleInstallation)
         return int(value_of(session, statement.format(reader)))
 
     with ExitStack() as stack:
-        one, other = (
+        item, other = (
             stack.enter_context(psycopg.connect(example.url, options="-c search_path=turno")) for _ in range(2)
         )
         pool = stack.enter_context(ThreadPoolExecutor(1))
         ended(example, example.one)
-        found = Counter({first: read(one, first)})
+        result = Counter({first: read(item, first)})
         ended(example, example.one)
         waiting = pool.submit(read, other, second)
         blocked = "SELECT pg_blocking_pids(%s) <> '{}' AS blocked"
         assert wait_until(lambda: example.rows(blocked, other.info.backend_pid)[0]["blocked"], within=30)
-        one.commit()
-        found[second] += waiting.result()
+        item.commit()
+        result[second] += waiting.result()
         other.commit()
-        for session, reader in ((one, first), (other, second)):
+        for session, reader in ((item, first), (other, second)):
             while number := read(session, reader):
-                found[reader] += number
+                result[reader] += number
             session.commit()
-    assert found == {first: 2, second: 2}
+    assert result == {first: 2, second: 2}
 
 
 def test_a_reading_that_fails_is_repeated(example: ExampleInstallation, operator: Operator) -> None:
@@ -180,20 +180,20 @@ def test_totals_have_attempts_waits_and_runs_of_a_type(example: ExampleInstallat
     for claim in ("rescued", "claim_lost"):
         ended(example, example.other, claim, wait=5, run=None)
     count(example)
-    one = counts.by_type(operator)["import"]
-    assert one.outcomes == {"completed": 1, "cancelled": 1, "rescued": 1, "claim_lost": 1}
-    assert (one.submitted, one.attempts, one.wait_ms, one.run_ms) == (2, 1, 21, {"completed": 100})
-    assert cumulative(one.waits)[BOUNDS_MS.index(10)] == 1  # at most ten
-    assert cumulative(one.waits)[BOUNDS_MS.index(20)] == 2
-    assert one.runs["completed"] == Counter({BOUNDS_MS.index(100): 1})
+    item = counts.by_type(operator)["import"]
+    assert item.outcomes == {"completed": 1, "cancelled": 1, "rescued": 1, "claim_lost": 1}
+    assert (item.submitted, item.attempts, item.wait_ms, item.run_ms) == (2, 1, 21, {"completed": 100})
+    assert cumulative(item.waits)[BOUNDS_MS.index(10)] == 1  # at most ten
+    assert cumulative(item.waits)[BOUNDS_MS.index(20)] == 2
+    assert item.runs["completed"] == Counter({BOUNDS_MS.index(100): 1})
 
 
 def test_totals_of_a_tenant_are_its_own(example: ExampleInstallation, operator: Operator) -> None:
     ended(example, example.one)
     ended(example, example.other, "failed")
     count(example)
-    found = {(one["tenant"], one["outcome"]): one["outcomes"] for one in counts.by_tenant(operator)}
-    assert found == {(example.one.slug, "completed"): 1, (example.other.slug, "failed"): 1}
+    tenant = {(item["tenant"], item["outcome"]): item["outcomes"] for item in counts.by_tenant(operator)}
+    assert tenant == {(example.one.slug, "completed"): 1, (example.other.slug, "failed"): 1}
 
 
 def test_a_chart_of_one_tenant_shows_nothing_of_another(example: ExampleInstallation, operator: Operator) -> None:
@@ -237,11 +237,11 @@ def test_a_chart_by_five_minutes_adds_up_to_one_by_minutes(
         pass
 
     def lines(step: timedelta) -> dict[str, Counter[str]]:
-        found: dict[str, Counter[str]] = {}
+        result: dict[str, Counter[str]] = {}
         for point in counts.over_time(operator, window=timedelta(hours=3), step=step, by=by, **whose):
             ends = {name: getattr(point, name) for name in ("completed", "failed", "cancelled", "retried")}
-            found.setdefault(point.line, Counter()).update(ends)
-        return found
+            result.setdefault(point.line, Counter()).update(ends)
+        return result
 
     assert lines(FIVE_MINUTES) == lines(MINUTE)
     assert sum(lines(MINUTE)[next(iter(lines(MINUTE)))].values()) > 0
@@ -332,18 +332,24 @@ def test_waiting_jobs_are_counted_by_backend_and_type(example: ExampleInstallati
     for tenant in (example.one, example.other):
         example.enqueue({"order_ids": [1]}, tenant=tenant)
     example.rows("UPDATE turno.tickets SET run_at = now() - interval '1 min'")
-    (one,) = counts.queued(operator)
-    assert (one["tenant"], one["type"], one["ready"], one["running"]) == ("", "batch_invoicing", 2, 0)
-    assert 60 <= one["oldest_wait"] < 120
-    assert [one["tenant"] for one in counts.queued(operator, tenants=True)] == [example.one.slug, example.other.slug]
+    (queue,) = counts.queued(operator)
+    assert (queue["tenant"], queue["type"], queue["ready"], queue["running"]) == ("", "batch_invoicing", 2, 0)
+    assert 60 <= queue["oldest_wait"] < 120
+    assert [queue["tenant"] for queue in counts.queued(operator, tenants=True)] == [
+        example.one.slug,
+        example.other.slug,
+    ]
 
 
 def test_only_workers_with_heartbeats_are_alive(example: ExampleInstallation, operator: Operator) -> None:
     for pid in (1, 2):
         example.engine.start_worker(backend="pool", host="here", pid=pid)
     example.rows("UPDATE turno.workers SET alive_at = now() - interval '31 s' WHERE pid = 2")
-    found = {one["backend"]: (one["alive"], one["silent"]) for one in counts.served(operator, timedelta(seconds=30))}
-    assert found == {"exec": (0, 0), "pool": (1, 1), "rabbitmq": (0, 0)}
+    result = {
+        server["backend"]: (server["alive"], server["silent"])
+        for server in counts.served(operator, timedelta(seconds=30))
+    }
+    assert result == {"exec": (0, 0), "pool": (1, 1), "rabbitmq": (0, 0)}
 
 
 def test_bucket_bounds_equal_the_database(example: ExampleInstallation) -> None:
@@ -377,10 +383,10 @@ def test_percentiles_are_within_their_buckets(example: ExampleInstallation, oper
     count(example)
     for tenant in (None, example.one.slug):
         (point,) = counts.over_time(operator, window=HOUR, tenant=tenant)
-        for percentile, found in ((true["p50"], point.wait_p50_ms), (true["p95"], point.wait_p95_ms)):
+        for percentile, result in ((true["p50"], point.wait_p50_ms), (true["p95"], point.wait_p95_ms)):
             low = max(bound for bound in bounds if bound < percentile)
-            assert found is not None
-            assert low < found <= min(bound for bound in bounds if bound >= percentile)
+            assert result is not None
+            assert low < result <= min(bound for bound in bounds if bound >= percentile)
 
 
 def test_statistics_tables_are_written_by_functions_alone(operator: Operator) -> None:

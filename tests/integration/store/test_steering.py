@@ -133,9 +133,9 @@ def test_failed_items_are_found_grouped_and_retried(example: ExampleInstallation
     steering.run(DISCARD, JobsWanted(outcomes=FAILURES, until=datetime.now(UTC) + timedelta(hours=1)), after=dead)
     operator = steering.operator
     assert good not in [row["job_id"] for row in find_jobs(operator, JobsWanted(outcomes=FAILURES, waiting=True))]
-    found = {row["job_id"]: row for row in find_jobs(operator, JobsWanted(statuses=("completed",), waiting=True))}
-    assert found.keys() == set(jobs)
-    assert [(found[job]["outcome"], found[job]["done"], found[job]["failed"]) for job in jobs] == [
+    result = {row["job_id"]: row for row in find_jobs(operator, JobsWanted(statuses=("completed",), waiting=True))}
+    assert result.keys() == set(jobs)
+    assert [(result[job]["outcome"], result[job]["done"], result[job]["failed"]) for job in jobs] == [
         ("completed_with_failures", 1, 2),
         ("completed_with_failures", 1, 2),
         ("nothing_done", 0, 2),
@@ -164,8 +164,8 @@ def test_failures_are_found_and_grouped_over_all_tenants(
 ) -> None:
     jobs = [failed(example, example.one), failed(example, example.other), failed(example, example.other)]
     waiting = example.enqueue({"how": "ok"}, handler=Faulty, tenant=example.one)
-    found = find_jobs(operator, JobsWanted(statuses=("failed",)))
-    assert [(row["job_id"], row["tenant"]) for row in found] == [
+    result = find_jobs(operator, JobsWanted(statuses=("failed",)))
+    assert [(row["job_id"], row["tenant"]) for row in result] == [
         (jobs[2], "suc0002"), (jobs[1], "suc0002"), (jobs[0], "suc0001")
     ]  # fmt: skip
     (group,) = group_jobs(operator, JobsWanted(statuses=("failed",)), "error")
@@ -409,8 +409,8 @@ def test_a_locked_tenant_stops_no_doubt_of_another(
     monkeypatch.setattr("turno.tenancy.schema_migrations.locks.LOCK_TIMEOUT", "100ms")
     with psycopg.connect(example.url) as locking:
         locking.execute(f'LOCK TABLE "{example.one.schema}".external_doubt')
-        found = set_doubt(example.admin, None, doubt=True)
-    assert (found.changed, list(found.troubles)) == (["suc0002"], ["suc0001"])
+        result = set_doubt(example.admin, None, doubt=True)
+    assert (result.changed, list(result.troubles)) == (["suc0002"], ["suc0001"])
     assert set_doubt(example.admin, None, doubt=False).changed == ["suc0001", "suc0002"]
 
 

@@ -94,7 +94,7 @@ def test_paused_or_capped_jobs_hide_no_job(example: ExampleInstallation) -> None
     [
         lambda example: example.engine.move_unserved("pool", AT_ONCE),
         lambda example: offered(example, limit=1),
-        lambda example: sum(one.waiting for one in example.engine.unserved(AT_ONCE)),
+        lambda example: sum(item.waiting for item in example.engine.unserved(AT_ONCE)),
     ],
     ids=["move_unserved", "offer", "unserved"],
 )

@@ -182,10 +182,10 @@ def test_look_up_after_doubt_gets_each_number_once(stub: TaxAuthorityStub) -> No
             assert patient.consult(1, 1, number) is None
         except AuthorityUnclear:
             assert wait_until(lambda: stub.under_way == 0, within=5)
-            found = patient.consult(1, 1, number)
-            if found is not None:
-                known[number] = found.cae
-    assert known == {one.number: one.cae for one in stub.books.granted}
+            result = patient.consult(1, 1, number)
+            if result is not None:
+                known[number] = result.cae
+    assert known == {item.number: item.cae for item in stub.books.granted}
     assert sum(stub.faults.requested.values()) > 2 * vouchers
 
 

@@ -123,8 +123,8 @@ def test_certificates_that_prove_nothing_get_no_ticket(stub: TaxAuthorityStub) -
 def test_taxpayers_are_looked_up(stub: TaxAuthorityStub, authority: TaxAuthority) -> None:
     stub.books.register(Taxpayer("30000000007", "Ejemplo SA", taxes=(10, 30)))
     stub.books.register(Taxpayer("20111111112", "Perez Ana", taxes=(20,), company=False))
-    found = [authority.taxpayer("30-00000000-7"), authority.taxpayer("20111111112")]
-    assert [(one.name, one.condition) for one in found] == [("Ejemplo SA", 1), ("Perez Ana", 6)]
+    result = [authority.taxpayer("30-00000000-7"), authority.taxpayer("20111111112")]
+    assert [(item.name, item.condition) for item in result] == [("Ejemplo SA", 1), ("Perez Ana", 6)]
     for unknown in ("20222222223", "somebody"):
         with pytest.raises(NotThere):
             authority.taxpayer(unknown)

@@ -173,14 +173,14 @@ TAMPERED: dict[str, tuple[LiteralString, str]] = {
 
 @pytest.fixture
 def names(module_example: ExampleInstallation) -> dict[str, str]:
-    logins, one, other = module_example.logins, module_example.one, module_example.other
+    logins, item, other = module_example.logins, module_example.one, module_example.other
     row = module_example.admin.execute("SELECT report_role, current_user FROM turno.companies").fetchone()
     assert row
     return {
-        "schema": one.schema,
-        "handler": one.handler_role,
-        "owner": one.owner_role,
-        "api": one.api_role,
+        "schema": item.schema,
+        "handler": item.handler_role,
+        "owner": item.owner_role,
+        "api": item.api_role,
         "other": other.schema,
         "other_handler": other.handler_role,
         "report": row[0],
@@ -214,9 +214,9 @@ def test_a_fresh_installation_is_as_designed(module_example: ExampleInstallation
 def test_tampering_is_found(module_example: ExampleInstallation, names: dict[str, str], what: str) -> None:
     statement, said = TAMPERED[what]
     with tampered(module_example.admin, statement, names):
-        found = findings(module_example)
-    assert any(said.format(**names) in str(finding) for finding in found), found
-    assert all(finding.remedy for finding in found)
+        result = findings(module_example)
+    assert any(said.format(**names) in str(finding) for finding in result), result
+    assert all(finding.remedy for finding in result)
 
 
 def test_narrow_grants_are_distinguished_from_wider_ones(
@@ -229,8 +229,8 @@ def test_narrow_grants_are_distinguished_from_wider_ones(
         statement = "GRANT {api} TO {web} WITH INHERIT TRUE"
         said = "{web}: is a member of {api}"
     with tampered(module_example.admin, statement, names):
-        found = findings(module_example)
-    assert any(said.format(**names) in str(finding) for finding in found), found
+        result = findings(module_example)
+    assert any(said.format(**names) in str(finding) for finding in result), result
 
 
 def test_values_of_settings_are_hidden(module_example: ExampleInstallation, names: dict[str, str]) -> None:
@@ -248,13 +248,13 @@ def test_check_covers_the_checking_role(module_example: ExampleInstallation) -> 
     logins = module_example.logins
     names = {"operator": logins.operator, "owners": logins.owners, "schema": ""}
     with tampered(module_example.admin, "GRANT {owners} TO {operator}; SET LOCAL ROLE {operator}", names):
-        found = findings(module_example)
-    assert [finding.object for finding in found] == [f"role {logins.operator}"]
+        result = findings(module_example)
+    assert [finding.object for finding in result] == [f"role {logins.operator}"]
 
 
 def test_all_that_the_matrix_names_exists(module_example: ExampleInstallation) -> None:
     for schema, matrix in (("turno", CONTROL), (module_example.one.schema, TENANT)):
-        live = {found.thing for found in live_objects(module_example.admin, [schema])}
+        live = {entry.thing for entry in live_objects(module_example.admin, [schema])}
         functions = {thing.name for thing in live if thing.kind is Kind.FUNCTION}
         relations = {thing.name for thing in live if thing.kind in {Kind.TABLE, Kind.VIEW}}
         assert matrix.functions.keys() | matrix.invokers <= functions
@@ -263,7 +263,7 @@ def test_all_that_the_matrix_names_exists(module_example: ExampleInstallation) -
 
 
 def test_every_table_of_jobs_is_named_in_the_matrix(module_example: ExampleInstallation) -> None:
-    live = [found.thing for found in live_objects(module_example.admin, [module_example.one.schema])]
+    live = [entry.thing for entry in live_objects(module_example.admin, [module_example.one.schema])]
     tables = {thing.name for thing in live if thing.kind is Kind.TABLE}
     jobs = {name for name in tables if name.startswith(("background_", "job_", "schema_", "notification"))}
     assert jobs <= TENANT.relations.keys()

@@ -117,14 +117,14 @@ def test_revoked_tokens_come_with_the_tenant(
 
 def test_many_threads_ask_at_once(module_example: ExampleInstallation) -> None:
     directory = Directory(lambda: psycopg.connect(module_example.url, autocommit=True), ttl=0.0)
-    found: list[int] = []
+    result: list[int] = []
 
     def ask() -> None:
-        found.extend(directory.find("suc0002").id for _ in range(20))
+        result.extend(directory.find("suc0002").id for _ in range(20))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == [module_example.other.id] * 80
+    assert result == [module_example.other.id] * 80

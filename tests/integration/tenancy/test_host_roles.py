@@ -91,8 +91,8 @@ def test_a_role_that_comes_later_is_let_in_by_name(application: Application, log
     install(application.admin, logins)
     with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
         application.connect(application.later)
-    (found,) = (one for one in hosts(application.admin) if one.name == application.later)
-    join_host(application.admin, logins, found)
+    (result,) = (host for host in hosts(application.admin) if host.name == application.later)
+    join_host(application.admin, logins, result)
     application.works(application.later)
     assert check(application.admin, logins) == []
 
@@ -119,7 +119,7 @@ def test_turno_s_own_logins_are_no_hosts(application: Application, logins: Login
     install(application.admin, logins)
     add_company(application.admin, logins, "acme", "Acme")
     tenant = add_tenant(application.admin, logins, "suc0001", "acme")
-    names = {one.name for one in hosts(application.admin)}
+    names = {host.name for host in hosts(application.admin)}
     assert {application.usual, application.plain} <= names
     assert not {name for name in names if name.startswith("turno_")}
     may = "SELECT has_function_privilege(%s, 'pg_advisory_lock(bigint)', 'EXECUTE')"
@@ -163,13 +163,13 @@ def test_a_plan_lists_each_statement_and_changes_nothing(application: Applicatio
         plan = plan_installation(admin, logins)
         again = plan_installation(admin, logins)
         database = admin.info.dbname
-    assert any(one.startswith(f'CREATE ROLE "{logins.engine}"') for one in plan)
+    assert any(item.startswith(f'CREATE ROLE "{logins.engine}"') for item in plan)
     assert f'REVOKE ALL ON DATABASE "{database}" FROM PUBLIC' in plan
     assert f'GRANT CONNECT, TEMPORARY ON DATABASE "{database}" TO "{logins.host}"' in plan
     for role in (application.usual, application.plain):
-        assert [one for one in plan if one.startswith(f'GRANT "{logins.host}" TO "{role}"')]
-    assert [one for one in plan if one.startswith("GRANT EXECUTE") and '"enqueue"' in one and logins.host in one]
-    assert not any(";" in one for one in plan)
+        assert [item for item in plan if item.startswith(f'GRANT "{logins.host}" TO "{role}"')]
+    assert [item for item in plan if item.startswith("GRANT EXECUTE") and '"enqueue"' in item and logins.host in item]
+    assert not any(";" in item for item in plan)
     assert "SCRAM" not in "".join(plan)
     assert again == plan
     assert public_rights(application.admin)
@@ -181,7 +181,7 @@ def test_after_an_installation_nothing_is_left_to_take(application: Application,
     with PlanningConnection.connect(application.url, autocommit=True) as admin:
         plan = plan_installation(admin, logins)
     assert not public_rights(application.admin)
-    assert not [one for one in plan if one.startswith("CREATE ROLE")]
+    assert not [item for item in plan if item.startswith("CREATE ROLE")]
 
 
 def test_migrate_confirms_in_a_shared_database(application: Application) -> None:

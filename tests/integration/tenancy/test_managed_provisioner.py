@@ -65,8 +65,8 @@ def test_each_missing_right_is_named_with_its_grant(administrators: Administrato
         administrators.run("ALTER DATABASE {database} OWNER TO {second}")
         with pytest.raises(CannotInstall, match=f', or GRANT "{administrators.second}" TO "{first}"$'):
             install(admin, logins)
-        found = admin.execute("SELECT FROM pg_roles WHERE starts_with(rolname, %s)", [logins.role("")])
-        assert found.rowcount == 0
+        result = admin.execute("SELECT FROM pg_roles WHERE starts_with(rolname, %s)", [logins.role("")])
+        assert result.rowcount == 0
 
 
 def test_second_admin_learns_missing_rights_and_works_later(administrators: Administrators) -> None:

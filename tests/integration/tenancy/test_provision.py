@@ -135,8 +135,8 @@ def test_raise_connections_never_lowers_a_limit(admin: psycopg.Connection[Any], 
     tenants = [add_tenant(admin, logins, slug, "acme", connections=n) for slug, n in (("suc0001", 4), ("suc0002", 40))]
     raise_connections(admin, 20)
     limit = "SELECT rolconnlimit FROM pg_roles WHERE rolname = %s"
-    found = [admin.execute(limit, [tenant.handler_role]).fetchone() for tenant in tenants]
-    assert found == [(20,), (40,)]
+    result = [admin.execute(limit, [tenant.handler_role]).fetchone() for tenant in tenants]
+    assert result == [(20,), (40,)]
 
 
 @pytest.mark.parametrize(

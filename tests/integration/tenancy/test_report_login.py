@@ -50,8 +50,8 @@ def test_a_report_calls_none_of_our_functions_and_writes_nowhere(
           AND c.relkind IN ('r', 'p', 'v', 'm')
           AND c.relnamespace IN (SELECT oid FROM pg_namespace WHERE nspname = ANY (%s))
     """
-    for found in (callables, writables):
-        assert report.execute(found, [schemas]).fetchall() == []
+    for result in (callables, writables):
+        assert report.execute(result, [schemas]).fetchall() == []
 
 
 def test_a_report_reads_business_and_no_jobs(

@@ -76,9 +76,9 @@ def test_checker_reports_open_jobs_and_leftovers(example: ExampleInstallation) -
     job_id = example.enqueue({"order_ids": [10248]})
     assert checker.violations(settled=True) == [f"I6: a job did not end: {job_id}"]
     example.here.claim(job_id)
-    found = checker.violations(settled=True)
-    assert f"I7: a ticket is still held: {job_id}" in found
-    assert any(line.startswith("I7: a worker is still on the list") for line in found)
+    result = checker.violations(settled=True)
+    assert f"I7: a ticket is still held: {job_id}" in result
+    assert any(line.startswith("I7: a worker is still on the list") for line in result)
 
 
 def test_a_client_log_is_kept_line_by_line(tmp_path: Path) -> None:

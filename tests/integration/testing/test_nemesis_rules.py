@@ -75,7 +75,7 @@ def test_the_judge_finds(example: ExampleInstallation, rule: str) -> None:
         assert judge.broken() == []
         for seed in SEEDS[rule]:
             example.rows(seed)
-        assert rule in {found.rpartition(": ")[0] for found in judge.broken()}
+        assert rule in {result.rpartition(": ")[0] for result in judge.broken()}
 
 
 STEPS = """
@@ -118,7 +118,7 @@ def test_steps_of_a_retry_follow_the_steps_of_its_job(
     example.rows(STEPS)
     example.rows(change)
     with judge_of(example.url, example.one, EFFECTS) as judge:
-        rules = {found.rpartition(": ")[0] for found in judge.broken()}
+        rules = {result.rpartition(": ")[0] for result in judge.broken()}
     assert ("I2: a step is doubled, missing or of no attempt" in rules) is broken
 
 
@@ -127,5 +127,5 @@ def test_unique_job_after_the_previous_end_is_allowed(example: ExampleInstallati
     sole: LiteralString = "UPDATE background_jobs SET finished_at = created_at + interval '0.9 s'"
     example.rows(sole)
     with judge_of(example.url, example.one, EFFECTS) as judge:
-        found = [one for one in judge.broken() if one.startswith("I1: a unique job exists")]
-    assert found == []
+        result = [item for item in judge.broken() if item.startswith("I1: a unique job exists")]
+    assert result == []

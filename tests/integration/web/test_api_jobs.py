@@ -174,8 +174,8 @@ def test_operators_list_jobs_of_other_users(service: Service) -> None:
     ana, ben, operator = service.caller(), service.caller(), service.caller("north", "operator")
     job_id, other = ana.job(), ben.job()
     assert operator.get("/api/jobs").get_json()["jobs"] == []
-    found = operator.get(f"/api/jobs?user={ana.user}").get_json()["jobs"]
-    assert [job["job_id"] for job in found] == [job_id]
+    result = operator.get(f"/api/jobs?user={ana.user}").get_json()["jobs"]
+    assert [job["job_id"] for job in result] == [job_id]
     everybody = {job["job_id"] for job in operator.get("/api/jobs?user=*&limit=200").get_json()["jobs"]}
     assert {job_id, other} <= everybody
     assert ben.get(f"/api/jobs?user={ben.user}").status_code == 200
@@ -234,15 +234,15 @@ def test_items_are_sorted_by_number_across_pages(service: Service) -> None:
         "INSERT INTO background_job_items (job_id, key, state) SELECT %s, unnest(%s::text[]), 'done'", job_id, shuffled
     )
     for limit in (1, 2, 200):
-        found: list[str] = []
+        result: list[str] = []
         path = f"/api/jobs/{job_id}/items?limit={limit}"
         page = ana.get(path).get_json()
         while True:
-            found += [item["key"] for item in page["items"]]
+            result += [item["key"] for item in page["items"]]
             if page["next_cursor"] is None:
                 break
             page = ana.get(f"{path}&cursor={quote(page['next_cursor'])}").get_json()
-        assert found == keys
+        assert result == keys
 
 
 def test_changes_of_a_job_are_listed_page_by_page(service: Service) -> None:

@@ -33,17 +33,17 @@ def test_user_is_notified_of_each_end_once_and_reads_it(service: Service) -> Non
         service.end(job_id)
     first = ana.get("/api/notifications?limit=2").get_json()
     assert first["unread"] == 3
-    assert [one["job_id"] for one in first["notifications"]] == jobs[:0:-1]
+    assert [item["job_id"] for item in first["notifications"]] == jobs[:0:-1]
     newest = first["notifications"][0]
     assert (newest["kind"], newest["data"]["type"], newest["read_at"]) == ("failed", "greetings", None)
     rest = ana.get(f"/api/notifications?limit=2&cursor={first['next_cursor']}").get_json()
-    assert ([one["job_id"] for one in rest["notifications"]], rest["next_cursor"]) == (jobs[:1], None)
+    assert ([item["job_id"] for item in rest["notifications"]], rest["next_cursor"]) == (jobs[:1], None)
     for _ in range(2):
         answer = ana.ask("PATCH", newest["links"]["read"])
         assert answer.get_json() == {"id": newest["id"], "status": "read"}
     unread = ana.get("/api/notifications?unread=true").get_json()
     assert unread["unread"] == 2
-    assert [one["job_id"] for one in unread["notifications"]] == jobs[1::-1]
+    assert [item["job_id"] for item in unread["notifications"]] == jobs[1::-1]
 
 
 def test_a_dead_letter_is_listed_and_replayed_for_its_user(service: Service) -> None:
@@ -51,16 +51,16 @@ def test_a_dead_letter_is_listed_and_replayed_for_its_user(service: Service) -> 
     job_id = ana.job()
     service.end(job_id)
     letters = operator.get("/api/admin/dead-letters?limit=200").get_json()["dead_letters"]
-    [letter] = [one for one in letters if one["job_id"] == job_id]
+    [letter] = [letter for letter in letters if letter["job_id"] == job_id]
     assert (letter["user"], letter["cause"]) == (ana.user, "no attempts left")
     assert letter["error"]["traceback"] == "secret frames"
     answer = operator.post(letter["links"]["replay"])
     assert answer.status_code == 202
     assert ana.get(answer.headers["Location"]).get_json()["parent_id"] == job_id
     waiting = operator.get("/api/admin/dead-letters?limit=200").get_json()["dead_letters"]
-    assert job_id not in [one["job_id"] for one in waiting]
+    assert job_id not in [item["job_id"] for item in waiting]
     replayed = operator.get("/api/admin/dead-letters?replayed=true&limit=200").get_json()["dead_letters"]
-    assert [one["replayed_as"] for one in replayed if one["job_id"] == job_id] == [answer.get_json()["job_id"]]
+    assert [item["replayed_as"] for item in replayed if item["job_id"] == job_id] == [answer.get_json()["job_id"]]
 
 
 def test_dead_letters_are_paged(service: Service) -> None:
@@ -70,8 +70,8 @@ def test_dead_letters_are_paged(service: Service) -> None:
         service.end(job_id, tenant="south")
     first = operator.get("/api/admin/dead-letters?limit=2").get_json()
     rest = operator.get(f"/api/admin/dead-letters?limit=2&cursor={first['next_cursor']}").get_json()
-    found = [one["job_id"] for page in (first, rest) for one in page["dead_letters"]]
-    assert found[:3] == jobs[::-1]
+    result = [item["job_id"] for page in (first, rest) for item in page["dead_letters"]]
+    assert result[:3] == jobs[::-1]
 
 
 def test_only_a_dead_letter_is_replayed(service: Service) -> None:
@@ -202,7 +202,7 @@ def test_failing_service_is_reported_when_switched_off(
     assert "secret" not in answer.text
     assert "closed" in answer.text or status >= 500
     assert (reply["detail"] == "The period is closed.") == (status == 422)
-    assert (reply["instance"] in [getattr(one, "error_id", None) for one in caplog.records]) == (status >= 500)
+    assert (reply["instance"] in [getattr(record, "error_id", None) for record in caplog.records]) == (status >= 500)
 
 
 def test_switched_off_the_door_is_the_same(service: Service) -> None:

@@ -229,7 +229,7 @@ def test_a_webhook_leads_to_hosts_that_the_operator_names(service: Service) -> N
     named = service.build(settings=replace(SETTINGS, webhook_hosts=("hooks.example",)))
     for app, url in ((service.app, "https://hooks.example/"), (named, "https://elsewhere.example/")):
         refused = Caller(app, "north").submit(webhook_url=url)
-        assert [one["field"] for one in problem_of(refused, 400)["errors"]] == ["webhook_url"]
+        assert [item["field"] for item in problem_of(refused, 400)["errors"]] == ["webhook_url"]
     Caller(named, "north").job(webhook_url="https://hooks.example/")
     assert service.rows("SELECT url FROM turno.webhooks") == [("https://hooks.example/",)]
 
@@ -246,8 +246,8 @@ def test_mail_goes_only_to_the_address_in_the_token(service: Service) -> None:
         {}, {"email": "bea@shop.example", "email_verified": False}, {"email": ["bea@shop.example"]},
         {"email": "bea@shop.example\r\nBcc: all@shop.example"}, {"email": "a@b.example, c@d.example"},
     ]  # fmt: skip
-    for one in claims:
-        headers = {"Authorization": f"Bearer {token('bea', 'north', **one)}"}
+    for claim in claims:
+        headers = {"Authorization": f"Bearer {token('bea', 'north', **claim)}"}
         refused = bea.post("/api/jobs/greetings", json=valid_body(mail_me=True), headers=headers)
         assert [error["field"] for error in problem_of(refused, 400)["errors"]] == ["mail_me"]
     unable = Caller(service.app, "north", user="bea")
@@ -257,5 +257,5 @@ def test_mail_goes_only_to_the_address_in_the_token(service: Service) -> None:
         bea.post("/api/jobs/greetings", json=valid_body(mail_me=True), headers=vouched | {"Idempotency-Key": key})
         for key in ("a", "b", "a")
     ]
-    assert [one.status_code for one in again] == [202, 429, 202]
+    assert [item.status_code for item in again] == [202, 429, 202]
     assert again[1].get_json()["limit"] == "mails_per_day_per_user"

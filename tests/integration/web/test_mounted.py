@@ -58,7 +58,9 @@ def submit(client: FlaskClient, headers: dict[str, str], at: str = AT) -> Any:
 
 
 def addresses(page: str) -> set[str]:
-    return {one for one in re.findall(r'(?:href|src|action)="([^"#][^"]*)"', page) if not one.startswith("/host.css")}
+    return {
+        item for item in re.findall(r'(?:href|src|action)="([^"#][^"]*)"', page) if not item.startswith("/host.css")
+    }
 
 
 # Authentication ---------------------------------------------------------------------------------------
@@ -107,8 +109,8 @@ def cookie_of(client: FlaskClient) -> str:
 
 
 def form_token(client: FlaskClient) -> str:
-    found: list[str] = re.findall(r'name="form" value="(\w{64})"', client.get(f"{AT}/").text)
-    return found[0]
+    result: list[str] = re.findall(r'name="form" value="(\w{64})"', client.get(f"{AT}/").text)
+    return result[0]
 
 
 def test_a_form_carries_a_token_that_is_its_user_s_own(service: Service, erp: Flask) -> None:
@@ -168,13 +170,13 @@ def test_every_address_begins_with_the_prefix(erp: Flask) -> None:
     assert all(link.startswith(f"{AT}/api/") for link in accepted.get_json()["links"].values())
     for path in ("/", f"/jobs/{job}", "/notifications", "/docs", f"/?open={job}", "/jobs/x"):
         page = ana.get(AT + path).text
-        found = addresses(page)
-        assert found
-        assert {one for one in found if not one.startswith(f"{AT}/")} == set()
+        result = addresses(page)
+        assert result
+        assert {item for item in result if not item.startswith(f"{AT}/")} == set()
         assert 'data-base="/work/jobs"' in page or path in ("/docs", "/jobs/x")
-    for one in addresses(ana.get(f"{AT}/").text):
-        if "/static/" in one:
-            with ana.get(one) as file:
+    for item in addresses(ana.get(f"{AT}/").text):
+        if "/static/" in item:
+            with ana.get(item) as file:
                 assert file.status_code == 200
     reply = problem_of(ana.get(f"{AT}/api/jobs/x", headers=NORTH), 404)
     assert reply["type"] == f"{AT}/docs#not-found"
@@ -194,7 +196,7 @@ def test_behind_a_proxy_that_is_believed_by_the_host(service: Service) -> None:
     assert accepted.headers["Location"].startswith(f"/erp{AT}/api/jobs/")
     problem_of(submit(ana, forwarded | {"Origin": "http://localhost"}), 403)
     page = ana.get(f"{AT}/?lang=es", headers=forwarded)
-    assert {one for one in addresses(page.text) if not one.startswith(f"/erp{AT}/")} == set()
+    assert {item for item in addresses(page.text) if not item.startswith(f"/erp{AT}/")} == set()
     cookie = page.headers["Set-Cookie"]
     assert f"Path=/erp{AT}/" in cookie
     assert "Secure" in cookie
@@ -205,7 +207,7 @@ def test_behind_a_proxy_that_is_believed_by_the_host(service: Service) -> None:
 def test_path_of_public_url_prefixes_every_address(service: Service) -> None:
     app = service.build(settings=Settings(jwt_key=SETTINGS.jwt_key, public_url="https://erp.example/turno"))
     answer = app.test_client().get("/", base_url="https://erp.example")
-    assert {one for one in addresses(answer.text) if not one.startswith("/turno/")} == set()
+    assert {item for item in addresses(answer.text) if not item.startswith("/turno/")} == set()
     signed = app.test_client().post(
         "/sign-in", data={"token": service.caller().headers["Authorization"].split()[1]}, headers=OURS,
         base_url="https://erp.example",
@@ -228,17 +230,17 @@ def test_a_prefix_is_a_path(service: Service, wrong: str) -> None:
 def test_the_host_s_routes_are_as_they_were(erp: Flask) -> None:
     plain, client = host().test_client(), browser(erp)
     requested: list[Callable[[FlaskClient], TestResponse]] = [
-        lambda one: one.get("/invoices"),
-        lambda one: one.get("/nowhere"),
-        lambda one: one.get("/nowhere", headers={"Accept": "text/html"}),
-        lambda one: one.get("//invoices"),
-        lambda one: one.get("/work/other"),
-        lambda one: one.post("/invoices"),
-        lambda one: one.get("/broken"),
-        lambda one: one.get("/forbidden"),
-        lambda one: one.options("/invoices", headers={"Origin": "x", "Access-Control-Request-Method": "GET"}),
-        lambda one: one.post("/upload", data=b"x" * 1_000_000),
-        lambda one: one.post("/upload", data=b"x" * 6_000_000),
+        lambda item: item.get("/invoices"),
+        lambda item: item.get("/nowhere"),
+        lambda item: item.get("/nowhere", headers={"Accept": "text/html"}),
+        lambda item: item.get("//invoices"),
+        lambda item: item.get("/work/other"),
+        lambda item: item.post("/invoices"),
+        lambda item: item.get("/broken"),
+        lambda item: item.get("/forbidden"),
+        lambda item: item.options("/invoices", headers={"Origin": "x", "Access-Control-Request-Method": "GET"}),
+        lambda item: item.post("/upload", data=b"x" * 1_000_000),
+        lambda item: item.post("/upload", data=b"x" * 6_000_000),
     ]
     for ask in requested:
         before, now = ask(plain), ask(client)

@@ -51,4 +51,4 @@ def test_no_missing_function_is_an_internal_fault(service: Service) -> None:
                 ana.get(f"/api/jobs/{failed}"),
             ]
         statuses[function] = {answer.status_code for answer in answers}
-    assert {function: found for function, found in statuses.items() if found - {200, 202, 503}} == {}
+    assert {function: result for function, result in statuses.items() if result - {200, 202, 503}} == {}

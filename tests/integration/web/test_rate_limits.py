@@ -82,7 +82,7 @@ def test_commands_of_a_user_are_counted_over_all_web_processes(service: Service)
     assert 20 <= CALLERS - statuses.count(429) <= 20 + earned + 1
     # Every three seconds one is earned: on a crowded machine the first of these may pass.
     more = (Caller(processes[0], "north", ana.user).ask("PATCH", READ) for _ in range(3))
-    refused(next(one for one in more if one.status_code == 429), "commands_per_minute_per_user", within=3)
+    refused(next(item for item in more if item.status_code == 429), "commands_per_minute_per_user", within=3)
 
 
 def test_submission_that_the_database_refuses_is_counted(service: Service) -> None:

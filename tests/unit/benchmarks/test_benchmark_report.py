@@ -15,8 +15,8 @@ def report() -> Report:
 def test_json_line_has_figures_ratios_wishes_and_facts() -> None:
     line = report().json(quick=True)
     assert "\n" not in line
-    found = json.loads(line)
-    assert found["figures"]["floor"] == {
+    result = json.loads(line)
+    assert result["figures"]["floor"] == {
         "n": 2,
         "p10": 1.0,
         "median": 1.0,
@@ -25,8 +25,8 @@ def test_json_line_has_figures_ratios_wishes_and_facts() -> None:
         "high": 1.0,
         "iqr": 0.0,
     }
-    assert found["ratios"] == {"ours / floor": {"median": 2.0, "low": 2.0, "high": 2.0, "quiet": 2.0}}
-    assert (found["wanted"], found["jobs"], found["quick"]) == ({"ours / floor": 1.5}, 2, True)
+    assert result["ratios"] == {"ours / floor": {"median": 2.0, "low": 2.0, "high": 2.0, "quiet": 2.0}}
+    assert (result["wanted"], result["jobs"], result["quick"]) == ({"ours / floor": 1.5}, 2, True)
 
 
 def test_ratio_is_printed_beside_its_target() -> None:

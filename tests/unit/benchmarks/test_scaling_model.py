@@ -28,32 +28,32 @@ LOAD = Load(tenants=1_000, jobs_a_day=1_000_000)
 
 
 def test_tenfold_jobs_take_tenfold_children_and_disk() -> None:
-    one, ten = need(LOAD, COSTS), need(replace(LOAD, jobs_a_day=10_000_000), COSTS)
-    assert ten.children == pytest.approx(10 * one.children, rel=0.05)
-    assert ten.wal_gb_a_day == pytest.approx(10 * one.wal_gb_a_day)
-    assert ten.history_gb == pytest.approx(10 * one.history_gb)
-    assert ten.upkeep_seconds == one.upkeep_seconds
-    assert ten.relations == one.relations
+    item, ten = need(LOAD, COSTS), need(replace(LOAD, jobs_a_day=10_000_000), COSTS)
+    assert ten.children == pytest.approx(10 * item.children, rel=0.05)
+    assert ten.wal_gb_a_day == pytest.approx(10 * item.wal_gb_a_day)
+    assert ten.history_gb == pytest.approx(10 * item.history_gb)
+    assert ten.upkeep_seconds == item.upkeep_seconds
+    assert ten.relations == item.relations
 
 
 def test_tenfold_tenants_take_tenfold_upkeep_and_catalog() -> None:
-    one, ten = need(LOAD, COSTS), need(replace(LOAD, tenants=10_000), COSTS)
-    assert ten.upkeep_seconds == pytest.approx(10 * one.upkeep_seconds) == 40.0
-    assert ten.relations == 10 * one.relations
+    item, ten = need(LOAD, COSTS), need(replace(LOAD, tenants=10_000), COSTS)
+    assert ten.upkeep_seconds == pytest.approx(10 * item.upkeep_seconds) == 40.0
+    assert ten.relations == 10 * item.relations
     assert ten.schemas_gb == pytest.approx(10.0)
-    assert ten.children == pytest.approx(one.children, abs=1)
+    assert ten.children == pytest.approx(item.children, abs=1)
 
 
 def test_a_lone_tenant_is_never_cold() -> None:
-    found = need(replace(LOAD, tenants=1, job_seconds=0.0), COSTS)
-    assert found.turno_db_cores == pytest.approx(LOAD.peak_a_second * 1.2 / 1000 / BUSY, rel=0.01)
+    result = need(replace(LOAD, tenants=1, job_seconds=0.0), COSTS)
+    assert result.turno_db_cores == pytest.approx(LOAD.peak_a_second * 1.2 / 1000 / BUSY, rel=0.01)
 
 
 def test_exceeded_limit_is_named() -> None:
     small = need(Load(tenants=100, jobs_a_day=100_000), COSTS)
     assert breaks(small) == []
     large = need(Load(tenants=10_000, jobs_a_day=10_000_000), COSTS)
-    assert {one.split()[0] for one in breaks(large)} == {"pg_dump", "more"}
+    assert {item.split()[0] for item in breaks(large)} == {"pg_dump", "more"}
     assert "upkeep does not end within its period" in breaks(replace(large, upkeep_seconds=301.0))
 
 

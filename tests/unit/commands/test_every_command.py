@@ -64,9 +64,9 @@ def test_a_command_prints_json_and_returns_its_status(
     result = CliRunner().invoke(main, [*arguments, "--json"], env=KEY)
     assert result.exit_code == status, result.output
     printed = result.stdout
-    found = json.loads(printed) if printed.startswith("[") else [*map(json.loads, printed.splitlines())]
-    assert found
-    assert all(isinstance(one, dict) for one in found)
+    outcome = json.loads(printed) if printed.startswith("[") else [*map(json.loads, printed.splitlines())]
+    assert outcome
+    assert all(isinstance(item, dict) for item in outcome)
 
 
 def test_an_unknown_option_has_exit_status_2() -> None:

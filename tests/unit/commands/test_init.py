@@ -68,7 +68,7 @@ def test_init_writes_its_own_url_beside_the_host_s(project: Path) -> None:
         assert turno("init", "--database-url", "postgresql://provisioner@db/shop").exit_code == 0
         assert dotenv_values(".env")["DATABASE_URL"] == "postgresql://db/shop"
         assert read_settings().database_url == "postgresql://provisioner@db/shop"
-    assert [one.problem for one in of_settings(variables()) if "DATABASE" in one.problem] == []
+    assert [item.problem for item in of_settings(variables()) if "DATABASE" in item.problem] == []
 
 
 def test_env_file_keeps_values_and_gets_missing_ones(project: Path) -> None:

@@ -140,9 +140,9 @@ HEADER = ["pedido", "cliente", "fecha", "producto", "cantidad", "precio"]
 
 def test_a_workbook_is_read_with_its_numbers_dates_and_lines() -> None:
     data = book(HEADER, [7, "ALFKI", date(2026, 12, 31), 1.0, -2, 12.35], ["x"], start=(3, 2))
-    _, [one, other] = read(data, "orders")
-    assert one.problems == []
-    row = one.rows[0]
+    _, [item, other] = read(data, "orders")
+    assert item.problems == []
+    row = item.rows[0]
     assert (row["line"], row["order_id"], row["ordered_on"]) == (5, 7, date(2026, 12, 31))
     assert (row["product_id"], row["quantity"], row["unit_price"]) == (1, -2, Decimal("12.35"))
     assert (other.line, other.problems[0].code) == (6, "whole")
@@ -152,8 +152,8 @@ def test_a_formula_of_a_workbook_is_refused_where_it_stands(monkeypatch: pytest.
     monkeypatch.setattr(workbook, "PIECE", 61)  # cells are cut wherever a piece ends
     rows = [[n, "ALFKI", date(2026, 1, 1), 1, 1, "=1+1" if n % 7 == 0 else 3] for n in range(1, 30)]
     _, records = read(book(HEADER, *rows, start=(0, 1)), "orders")
-    found = {p.line: (p.column, p.code) for record in records for p in record.problems}
-    assert found == {n + 1: ("unit_price", "formula") for n in range(7, 30, 7)}
+    result = {p.line: (p.column, p.code) for record in records for p in record.problems}
+    assert result == {n + 1: ("unit_price", "formula") for n in range(7, 30, 7)}
 
 
 def packed(parts: dict[str, bytes], base: bytes = b"") -> bytes:

@@ -140,8 +140,8 @@ REFUSED: dict[str, tuple[Any, Any, str, str]] = {
 def test_check_payload_names_the_field(annotation: Any, value: Any, path: str, problem: str) -> None:
     with pytest.raises(InvalidPayload) as caught:
         restored(annotation, value)
-    [found] = caught.value.problems
-    assert (found["field"], found["problem"][: len(problem)] if problem != "surrogate" else "surrogate") == (
+    [result] = caught.value.problems
+    assert (result["field"], result["problem"][: len(problem)] if problem != "surrogate" else "surrogate") == (
         path,
         problem,
     )
@@ -150,7 +150,7 @@ def test_check_payload_names_the_field(annotation: Any, value: Any, path: str, p
 def test_check_payload_lists_every_problem() -> None:
     with pytest.raises(InvalidPayload) as caught:
         check_payload(HANDLERS[list[Line]], {"value": [{"amount": []}, {"on": 1, "x": 1}], "marked": 0, "y": 1})
-    assert {one["field"] for one in caught.value.problems} == {
+    assert {problem["field"] for problem in caught.value.problems} == {
         *("value.0.amount", "value.0.on", "value.1.amount", "value.1.on", "value.1.x", "marked", "y"),
     }
 

@@ -22,10 +22,10 @@ def take_all(folder: SlotFolder) -> list[Slot]:
 
 
 def test_no_more_slots_than_the_limit_over_all_processes(folder: Path) -> None:
-    one, other = SlotFolder(folder, 3), SlotFolder(folder, 3)
-    held = [one.take("suc0001"), other.take("suc0001"), one.take("suc0001")]
+    item, other = SlotFolder(folder, 3), SlotFolder(folder, 3)
+    held = [item.take("suc0001"), other.take("suc0001"), item.take("suc0001")]
     assert all(held)
-    assert one.take("suc0001") is None
+    assert item.take("suc0001") is None
     assert other.take("suc0001") is None
 
 

@@ -57,8 +57,8 @@ def test_the_lines_of_each_job_are_its_own_and_numbered() -> None:
         log.info("between two jobs")
         shared.works(1)
         log.warning("of the next")
-    found = [(line.job, line.number, line.level, line.logger, line.text) for line in shared.lines.take()]
-    assert found == [
+    result = [(line.job, line.number, line.level, line.logger, line.text) for line in shared.lines.take()]
+    assert result == [
         (0, 1, "INFO", "shop.billing", "first"),
         (0, 2, "INFO", "shop.billing", "second of 2"),
         (1, 1, "WARNING", "shop.billing", "of the next"),
@@ -114,11 +114,11 @@ def test_the_newest_lines_are_there_when_there_were_too_many(length: int) -> Non
     ring = LineRing(memoryview(bytearray(SIZE)))
     for number in range(1, 20_000 // (length // 100 + 1)):
         ring.put(a_line(number, "x" * length))
-    found = ring.take()
-    assert found[-1].number == number
-    assert [line.number for line in found] == list(range(found[0].number, number + 1))
-    assert CAPACITY - 2 * size(found[0]) < sum(map(size, found)) <= CAPACITY
-    assert {line.text for line in found} == {"x" * length}
+    result = ring.take()
+    assert result[-1].number == number
+    assert [line.number for line in result] == list(range(result[0].number, number + 1))
+    assert CAPACITY - 2 * size(result[0]) < sum(map(size, result)) <= CAPACITY
+    assert {line.text for line in result} == {"x" * length}
 
 
 def test_lines_overwritten_during_the_read_are_left_out() -> None:
@@ -129,9 +129,9 @@ def test_lines_overwritten_during_the_read_are_left_out() -> None:
     copied, each = ring._copy, size(a_line(1))
 
     def slowly(start: int, end: int) -> bytes:
-        found = copied(start, end)
+        result = copied(start, end)
         words[TAIL] = 3 * each
-        return found
+        return result
 
     ring._copy = slowly  # type: ignore[method-assign]
     assert [line.number for line in ring.take()] == list(range(4, 11))

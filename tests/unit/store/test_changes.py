@@ -8,20 +8,20 @@ from turno.store.changes import Changes, Jobs, read_payload
 
 
 def read_all(payloads: list[str]) -> Jobs:
-    found: Jobs = {}
+    result: Jobs = {}
     for payload in payloads:
         for tenant, jobs in read_payload(payload).items():
-            found.setdefault(tenant, set()).update(jobs)
-    return found
+            result.setdefault(tenant, set()).update(jobs)
+    return result
 
 
 def test_each_change_is_named_once_and_read_again() -> None:
-    one, two = uuid4(), uuid4()
+    item, two = uuid4(), uuid4()
     changes = Changes()
-    for tenant, job in ((1, one), (1, one), (2, one), (1, two)):
+    for tenant, job in ((1, item), (1, item), (2, item), (1, two)):
         changes.add(tenant, job)
     assert changes
-    assert read_all(changes.take()) == {1: {one, two}, 2: {one}}
+    assert read_all(changes.take()) == {1: {item, two}, 2: {item}}
     assert not changes
     assert changes.take() == []
 

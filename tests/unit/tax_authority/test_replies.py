@@ -165,9 +165,9 @@ KEPT = (
 
 
 def test_voucher_is_read_with_its_total_and_receiver() -> None:
-    found = consult(KEPT)
-    assert found is not None
-    assert (found.cae, found.total, found.document_number) == (CAE, Decimal("121.10"), "20111111112")
+    result = consult(KEPT)
+    assert result is not None
+    assert (result.cae, result.total, result.document_number) == (CAE, Decimal("121.10"), "20111111112")
 
 
 def test_only_a_plain_no_is_taken_for_absent() -> None:
@@ -239,8 +239,8 @@ def tax(number: int, state: str = "<estadoImpuesto>AC</estadoImpuesto>") -> str:
     ],
 )
 def test_a_condition_follows_from_the_taxes_of_a_person(said: str, condition: int) -> None:
-    found = look_up(person(said))
-    assert (found.name, found.condition) == ("Perez Ana", condition)
+    result = look_up(person(said))
+    assert (result.name, result.condition) == ("Perez Ana", condition)
 
 
 def test_a_company_without_taxes_is_no_consumer() -> None:

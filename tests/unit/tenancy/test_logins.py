@@ -8,10 +8,10 @@ SERVER = "postgresql://root:secret@db.example:5433/erp?options=-c%20role%3Droot"
 
 
 def test_a_password_follows_key_role_and_epoch() -> None:
-    one = Logins(SERVER, KEY)
-    assert one.password("r") == one.password("r") == Logins("dbname=other", KEY).password("r")
-    others = {one.password("q"), one.password("r", 1), Logins(SERVER, KEY + b"!").password("r"), one.password("r:1")}
-    assert one.password("r") not in others
+    item = Logins(SERVER, KEY)
+    assert item.password("r") == item.password("r") == Logins("dbname=other", KEY).password("r")
+    others = {item.password("q"), item.password("r", 1), Logins(SERVER, KEY + b"!").password("r"), item.password("r:1")}
+    assert item.password("r") not in others
     assert len(others) == 4
 
 

@@ -86,10 +86,10 @@ class Exchange:
 
 def exchange(app: TurnoASGI, *messages: dict[str, Any], **scope: Any) -> Exchange:
     async def serve() -> Exchange:
-        one = Exchange(*messages)
+        item = Exchange(*messages)
         async with asyncio.timeout(5):
-            await app(SCOPE | scope, one.receive, one.send)
-        return one
+            await app(SCOPE | scope, item.receive, item.send)
+        return item
 
     return asyncio.run(serve())
 

@@ -32,7 +32,7 @@ from turno.worker import crash_reasons
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = ROOT / "turno" / "web"
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
-OF_CAPABILITIES = [folder for one in installed() if (folder := one.folder("locale")) is not None]
+OF_CAPABILITIES = [folder for capability in installed() if (folder := capability.folder("locale")) is not None]
 SOURCES = {folder: sorted(folder.rglob("*.po")) for folder in (OWN, LOCALE, *OF_CAPABILITIES)}
 LANGUAGES = ("en", "es")
 EN, ES = (Localizer(language, NOW, catalogues(build_registry())) for language in LANGUAGES)
@@ -41,38 +41,38 @@ BARE = catalogues(Registry({}))
 
 def said_in(source: Path) -> dict[str, str | tuple[str, str]]:
     """A catalogue's messages in its source."""
-    found: dict[str, str | tuple[str, str]] = {}
+    result: dict[str, str | tuple[str, str]] = {}
     for message in read_po(BytesIO(source.read_bytes())):
         match message.id, message.string:
             case str(name), str(said) if name:
-                found[name] = said
+                result[name] = said
             case (name, _), (one, many):
-                found[name] = one, many
-    return found
+                result[name] = one, many
+    return result
 
 
 def said_everywhere() -> dict[str, dict[str, str | tuple[str, str]]]:
-    found: dict[str, dict[str, str | tuple[str, str]]] = {}
+    result: dict[str, dict[str, str | tuple[str, str]]] = {}
     for language in LANGUAGES:
         for folder in SOURCES:
             for name, said in said_in(folder / language / "LC_MESSAGES" / "messages.po").items():
-                found.setdefault(name, {})[language] = said
-    return found
+                result.setdefault(name, {})[language] = said
+    return result
 
 
 WORDS = said_everywhere()
 
 
 @pytest.mark.parametrize(
-    "source", [source for found in SOURCES.values() for source in found], ids=lambda path: str(path.relative_to(ROOT))
+    "source", [source for result in SOURCES.values() for source in result], ids=lambda path: str(path.relative_to(ROOT))
 )
 def test_compiled_catalogue_equals_its_source(source: Path) -> None:
     fresh = BytesIO()
     write_mo(fresh, read_po(BytesIO(source.read_bytes())))
     compiled = (fresh.getvalue(), source.with_suffix(".mo").read_bytes())
     said = [vars(gettext.GNUTranslations(BytesIO(content)))["_catalog"] for content in compiled]
-    for one in said:
-        del one[""]  # the header has the time at which it was compiled
+    for item in said:
+        del item[""]  # the header has the time at which it was compiled
     assert said[0] == said[1], f"run `pybabel compile -d {source.parents[3]}`"
 
 
@@ -122,9 +122,9 @@ def places(said: str | tuple[str, str]) -> set[str]:
 def test_phrase_has_the_same_fields_in_every_language(phrase: str) -> None:
     said = WORDS[phrase]
     assert set(said) == set(LANGUAGES)
-    assert len({isinstance(one, tuple) for one in said.values()}) == 1
+    assert len({isinstance(value, tuple) for value in said.values()}) == 1
     if not phrase.startswith(("reason ", "error ")):  # a translation may repeat the error's own words
-        assert len({frozenset(places(one) - {"n"}) for one in said.values()}) == 1
+        assert len({frozenset(places(value) - {"n"}) for value in said.values()}) == 1
 
 
 def test_the_pages_use_no_phrase_that_is_missing() -> None:
@@ -139,8 +139,8 @@ def test_the_pages_use_no_phrase_that_is_missing() -> None:
 def test_every_state_notice_and_filter_has_its_words() -> None:
     wanted = {
         *get_args(Label),
-        *(f"notice {one}" for one in get_args(Notice) if one),
-        *(f"show {one}" for one in SHOWN),
+        *(f"notice {item}" for item in get_args(Notice) if item),
+        *(f"show {item}" for item in SHOWN),
     }
     assert wanted - set(WORDS) == set()
 

@@ -86,7 +86,7 @@ def test_guarded_routes_document_their_problems(document: dict[str, Any]) -> Non
                 # A file's content is opened by a link that is signed: test_files.py tries others.
                 assert path in {"/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", f"{FILE}/content"}
                 continue
-            of_one_tenant = any(one["name"] == "X-Schema" for one in operation["parameters"])
+            of_one_tenant = any(item["name"] == "X-Schema" for item in operation["parameters"])
             usual = {"400", "401", "500", "503"} | ({"404"} if of_one_tenant else {"403"})
             assert usual <= set(operation["responses"])
             refusing = (

@@ -93,7 +93,7 @@ def test_unstorable_body_is_refused(body: bytes, word: str) -> None:
         read(body)
     assert caught.value.kind is Kind.INVALID_REQUEST
     assert len(caught.value.detail) < 200
-    assert any(word in text for text in (caught.value.detail, *(one.problem for one in caught.value.errors)))
+    assert any(word in text for text in (caught.value.detail, *(error.problem for error in caught.value.errors)))
 
 
 def test_depth_has_an_exact_limit() -> None:

@@ -38,13 +38,13 @@ class FakeEngine(Engine):
     def claim(self, slots: int, sizes: Callable[[str], int], without: Collection[str]) -> list[Batch]:
         self.without = set(without)
         self.requested.append(slots)
-        found: list[Batch] = []
-        while self.waiting and len(found) < slots:
+        result: list[Batch] = []
+        while self.waiting and len(result) < slots:
             kind = self.waiting[0]
             turn = self.waiting[: sizes(kind)]
             del self.waiting[: len(turn)]
-            found.append(tuple(a_claim(kind) for _ in turn))
-        return found
+            result.append(tuple(a_claim(kind) for _ in turn))
+        return result
 
 
 @pytest.fixture

@@ -169,8 +169,8 @@ def test_locked_tables_are_tried_once_for_all_jobs(database: Database, rescuing:
 
 
 def test_an_outage_puts_all_off_and_blames_none(database: Database, rescuing: Rescuer) -> None:
-    one, two = database.claim(1), database.claim(2)
-    killed(rescuing, one, two)
+    item, two = database.claim(1), database.claim(2)
+    killed(rescuing, item, two)
     for away in (psycopg.OperationalError("gone"), psycopg.errors.ReadOnlySqlTransaction("a standby")):
         database.away = away
         rescuing.flush()
@@ -178,7 +178,7 @@ def test_an_outage_puts_all_off_and_blames_none(database: Database, rescuing: Re
         database.now = rescuing.due
     database.away = None
     rescuing.flush()
-    assert list(database.rescued) == [one, two]
+    assert list(database.rescued) == [item, two]
 
 
 def test_debts_to_a_removed_tenant_are_dropped_and_logged(

@@ -123,7 +123,7 @@ def show(visit: OperatorVisit, tenant: str, job_id: str, query: LifeQuery) -> Re
         sections = [section(reader, visit, wanted) for section in services().operator_job_sections]
         lines = stored.newest_logs(reader, wanted, LINES_SHOWN)
         row = scope.seen(row)
-        attempts, items, lines = ([scope.seen(one) for one in some] for some in (attempts, items, lines))
+        attempts, items, lines = ([scope.seen(entry) for entry in some] for some in (attempts, items, lines))
     body = job_body(row, at(""), operator=True)
     if payload is not None and scope.hides:
         payload = services().redaction.value(payload, body.type)
@@ -134,10 +134,10 @@ def show(visit: OperatorVisit, tenant: str, job_id: str, query: LifeQuery) -> Re
         job=body,
         title=visit.localizer.title(body.type),
         happened=_happened(row, body, visit),
-        attempts=[_attempt(one) for one in attempts],
-        items=[one | {"error": error_body(one["error"], operator=True)} for one in items[:ITEMS_SHOWN]],
+        attempts=[_attempt(attempt) for attempt in attempts],
+        items=[item | {"error": error_body(item["error"], operator=True)} for item in items[:ITEMS_SHOWN]],
         after=items[ITEMS_SHOWN - 1]["key"] if len(items) > ITEMS_SHOWN else None,
-        events=[one | {"reason_text": of_job(one["reason"], visit.localizer)} for one in events],
+        events=[event | {"reason_text": of_job(event["reason"], visit.localizer)} for event in events],
         sections=sections,
         logs=[(attempt, list(some)) for attempt, some in groupby(lines, key=itemgetter("attempt"))],
         payload=None if payload is None else written(payload),
@@ -302,12 +302,12 @@ def _refused(handler: type[JobHandler[Any]], values: Mapping[str, Any]) -> set[s
 
 def by_field(problems: Iterable[FieldProblem]) -> dict[str, str]:
     """Return the problems of each field, by its name in the form; of the payload as a whole by "payload"."""
-    found = dict[str, list[str]]()
+    texts_by_field = dict[str, list[str]]()
     for problem in problems:
         payload, name, within = [*problem.field.split(".", 2), "", ""][:3]
         text = f"{within}: {problem.problem}" if within else problem.problem
-        found.setdefault(f"{payload}.{name}" if name else "payload", []).append(text)
-    return {field: "; ".join(texts) for field, texts in found.items()}
+        texts_by_field.setdefault(f"{payload}.{name}" if name else "payload", []).append(text)
+    return {field: "; ".join(texts) for field, texts in texts_by_field.items()}
 
 
 def _given(values: Mapping[str, Any]) -> dict[str, Any]:

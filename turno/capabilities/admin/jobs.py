@@ -300,7 +300,7 @@ def _within_tenants(
     if wanted.error or wanted.waiting or before:
         raise invalid([FieldProblem("error", "error, waiting and cursor go without user, correlation_id and payload")])
     active = services().directory.list_active()
-    found: FoundInTenants = search_tenants(
+    result: FoundInTenants = search_tenants(
         services().connection,
         active,
         within_tenant(wanted, limit),
@@ -309,8 +309,8 @@ def _within_tenants(
         within=seconds,
     )
     companies = {tenant.slug: tenant.company for tenant in active}
-    jobs = [_found(row, companies[row["tenant"]], principal) for row in found.rows]
-    return Found(jobs, found.not_searched + len(found.troubles))
+    jobs = [_found(row, companies[row["tenant"]], principal) for row in result.rows]
+    return Found(jobs, result.not_searched + len(result.troubles))
 
 
 def _found(row: Row, company: str, principal: Principal) -> Row:

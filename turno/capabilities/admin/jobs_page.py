@@ -135,20 +135,20 @@ def listed(visit: OperatorVisit, query: JobsQuery) -> Response:
     """List the jobs that the filters leave, the latest first."""
     slow = False
     try:
-        found = search(visit.principal, query.wanted(visit), before=query.before, limit=SHOWN + 1, page=True)
+        result = search(visit.principal, query.wanted(visit), before=query.before, limit=SHOWN + 1, page=True)
     except SearchTooLong:
-        slow, found = True, Found([])
+        slow, result = True, Found([])
     return draw(
         "turno/admin/jobs.html",
         visit=visit,
         query=query,
-        jobs=found.jobs[:SHOWN],
-        after=found.jobs[SHOWN - 1] if len(found.jobs) > SHOWN and not query.asks_tenants else None,
-        not_searched=found.not_searched,
+        jobs=result.jobs[:SHOWN],
+        after=result.jobs[SHOWN - 1] if len(result.jobs) > SHOWN and not query.asks_tenants else None,
+        not_searched=result.not_searched,
         slow=slow,
         filters=filter_names(),
         values=visit.filter_values(),
-        changes=() if query.asks_tenants or not found.jobs else query.changes,
+        changes=() if query.asks_tenants or not result.jobs else query.changes,
     )
 
 
@@ -232,4 +232,4 @@ def _across(visit: OperatorVisit, wanted_change: Change, wanted: JobsWanted, **b
 
 def _one(text: str) -> tuple[str, ...]:
     """Return the text of a field as the only value of a filter, or no value."""
-    return (found,) if (found := searchable(text)) else ()
+    return (term,) if (term := searchable(text)) else ()

@@ -81,8 +81,8 @@ def workers(call: OperatorCall) -> WorkerList:
     del call
     with as_operator() as operator:
         rows = list_workers(operator)
-    found = [row | {"worker_id": row["id"], "running": [RunningJob(**job) for job in row["running"]]} for row in rows]
-    return WorkerList([from_row(WorkerBody, row) for row in found])
+    bodies = [row | {"worker_id": row["id"], "running": [RunningJob(**job) for job in row["running"]]} for row in rows]
+    return WorkerList([from_row(WorkerBody, row) for row in bodies])
 
 
 @admin_workers.operation("PATCH /api/admin/workers/<worker_id>", everywhere=True, problems=(Kind.NOT_FOUND,))
@@ -104,10 +104,10 @@ def ask(call: OperatorCall, body: Changes[WorkerRequest], worker_id: str) -> Wor
 def listed(visit: OperatorVisit) -> Response:
     """List the workers of every host."""
     with as_operator() as operator:
-        found = listed_workers(operator, visit)
+        shown = listed_workers(operator, visit)
     asks = visit.principal.may_change and visit.principal.everywhere
     notice = request.args.get("notice")
-    return draw("turno/admin/workers.html", visit=visit, workers=found, asks=asks, notice=notice)
+    return draw("turno/admin/workers.html", visit=visit, workers=shown, asks=asks, notice=notice)
 
 
 @overview.form("/admin/workers/<worker_id>", everywhere=True)
@@ -125,14 +125,14 @@ def request_by_form(visit: OperatorVisit, worker_id: str) -> Response:
 def listed_workers(operator: Operator, visit: OperatorVisit) -> list[dict[str, Any]]:
     """Return each worker with its jobs of the tenants that the visitor sees; a silent worker is lost."""
     limit = services().settings.dead_after_seconds
-    return [one | {"lost": one["silent"] > limit} for one in list_workers(operator, visit.companies)]
+    return [worker | {"lost": worker["silent"] > limit} for worker in list_workers(operator, visit.companies)]
 
 
 @overview.page("/admin")
 def index(visit: OperatorVisit) -> Response:
     """Show the present troubles and the state of the installation."""
     with as_operator() as operator:
-        found = troubles(operator, timedelta(seconds=services().settings.dead_after_seconds), visit.companies)
+        raised = troubles(operator, timedelta(seconds=services().settings.dead_after_seconds), visit.companies)
         counted_at = counted_until(operator)
         queues = counts.queues(counts.lanes(operator, visit.companies))
         ended = counts.ended_lately(operator, visit.companies)
@@ -146,8 +146,8 @@ def index(visit: OperatorVisit) -> Response:
     return draw(
         "turno/admin/overview.html",
         visit=visit,
-        troubles=[_entry(one, visit) for one in found[:TROUBLES_SHOWN]],
-        wrong=len(found),
+        troubles=[_entry(trouble, visit) for trouble in raised[:TROUBLES_SHOWN]],
+        wrong=len(raised),
         counts=_counts(queues, ended),
         counted_at=counted_at,
         queues=queues[:SHOWN],
@@ -162,10 +162,10 @@ def index(visit: OperatorVisit) -> Response:
 def _counts(queues: Sequence[counts.QueueCount], ended: Mapping[str, int]) -> dict[str, int]:
     """Return the number of open jobs in each state, and of jobs that ended within the last hour."""
     return {
-        "waiting": sum(one.waiting for one in queues),
-        "running": sum(one.running for one in queues),
-        "scheduled": sum(one.scheduled for one in queues),
-        "needs review": sum(one.review for one in queues),
+        "waiting": sum(queue.waiting for queue in queues),
+        "running": sum(queue.running for queue in queues),
+        "scheduled": sum(queue.scheduled for queue in queues),
+        "needs review": sum(queue.review for queue in queues),
         "done": ended["completed"],
         "done, some failed": ended["completed_with_failures"],
         "failed": ended["failed"] + ended["nothing_done"],
@@ -224,12 +224,12 @@ def queues(visit: OperatorVisit, query: QueuesQuery) -> Response:
     """List queues."""
     queue, job_type, tenant = map(searchable, (query.queue, query.type, query.tenant))
     with as_operator() as operator:
-        found = counts.lanes(operator, visit.companies, queue=queue, job_type=job_type, tenant=tenant)
+        lanes = counts.lanes(operator, visit.companies, queue=queue, job_type=job_type, tenant=tenant)
     return draw(
         "turno/admin/queues.html",
         visit=visit,
         query=query,
         values=visit.filter_values(),
-        lanes=found[:QUEUES_SHOWN],
-        left=max(0, len(found) - QUEUES_SHOWN),
+        lanes=lanes[:QUEUES_SHOWN],
+        left=max(0, len(lanes) - QUEUES_SHOWN),
     )

@@ -125,10 +125,10 @@ def list_tenants(visit: OperatorVisit, query: TenantListQuery) -> Response:
     """List tenants."""
     begins = searchable(query.q)
     with as_operator() as operator:
-        found = counts.tenants(
+        rows = counts.tenants(
             operator, visit.companies, begins=begins, show=query.show, after=query.after, limit=SHOWN + 1
         )
-    shown, after = page_of(found, SHOWN, dict, "tenant")
+    shown, after = page_of(rows, SHOWN, dict, "tenant")
     return draw("turno/admin/tenants.html", visit=visit, query=query, tenants=shown, after=after)
 
 
@@ -136,10 +136,10 @@ def list_tenants(visit: OperatorVisit, query: TenantListQuery) -> Response:
 def show_tenant(visit: OperatorVisit, slug: str) -> Response:
     """Show one tenant, with its settings."""
     with as_operator() as operator:
-        found = _tenant(operator, visit.principal, slug)
+        tenant = _tenant(operator, visit.principal, slug)
         types = counts.lanes(operator, visit.companies, tenant=slug)
     notice = request.args.get("notice")
-    return draw("turno/admin/tenant.html", visit=visit, tenant=found, types=types, notice=notice, backends=backends())
+    return draw("turno/admin/tenant.html", visit=visit, tenant=tenant, types=types, notice=notice, backends=backends())
 
 
 @setting_pages.form("/admin/tenants/<slug>")
@@ -164,10 +164,10 @@ def _set(operator: Operator, principal: Principal, slug: str, changes: Mapping[s
 
 
 def _tenant(operator: Operator, principal: Principal, slug: str) -> dict[str, Any]:
-    found = None if "\0" in slug else counts.tenant(operator, principal.companies, slug)
-    if found is None:
+    tenant = None if "\0" in slug else counts.tenant(operator, principal.companies, slug)
+    if tenant is None:
         raise Problem(Kind.UNKNOWN_TENANT, "There is no such tenant among the tenants that this token operates.")
-    return found
+    return tenant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,9 +263,9 @@ def change_type_by_form(visit: OperatorVisit, name: str) -> Response:
 
 
 def _type(name: str) -> TypeBody:
-    for found in _all():
-        if found.type == name:
-            return found
+    for setting in _all():
+        if setting.type == name:
+            return setting
     raise Problem(Kind.NOT_FOUND, "There is no job type of this name here.")
 
 

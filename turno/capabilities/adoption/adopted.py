@@ -93,11 +93,11 @@ class Adopted:
         roles = schema.roles[Role.HANDLER], schema.roles[Role.REPORT]
         return cls(schema.slug, schema.adopted, row[0], TableRights.parse(row[1]), *roles, prefix)
 
-    def wanted(self, found: LiveObject, *, reaches_out: bool, numbered: str | None) -> frozenset[Ace]:
+    def wanted(self, entry: LiveObject, *, reaches_out: bool, numbered: str | None) -> frozenset[Ace]:
         """Return the intended rights of our roles on an object of the schema, or on the schema."""
-        if found.thing.kind is Kind.SCHEMA:
+        if entry.thing.kind is Kind.SCHEMA:
             return frozenset(Ace(None, role, "USAGE") for role in (self.handler, self.report))
-        privileges = self.rights.on(found.thing, reaches_out=reaches_out, numbered=numbered)
+        privileges = self.rights.on(entry.thing, reaches_out=reaches_out, numbered=numbered)
         aces = {Ace(None, self.handler, privilege) for privilege in privileges}
         return frozenset(aces | {Ace(None, self.report, "SELECT")} if "SELECT" in privileges else aces)
 

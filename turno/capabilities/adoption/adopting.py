@@ -114,9 +114,9 @@ def check_adoptable(admin: Connection[Any], slug: str, wanted: Adoption) -> str:
 def _check_names(admin: Connection[Any], wanted: Adoption) -> None:
     """Refuse names that would hide ours in a handler's search_path, and listed tables that do not exist."""
     name = wanted.schema
-    for kind, one in hiding_names(admin, name):
+    for kind, hidden in hiding_names(admin, name):
         raise CannotAdopt(
-            f"the {kind} {one} of the schema {name} has the name of one of Turno's, which handlers use: rename it"
+            f"the {kind} {hidden} of the schema {name} has the name of one of Turno's, which handlers use: rename it"
         )
     there = admin.execute(
         "SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace(%s) AND relname = ANY (%s)"
@@ -179,26 +179,28 @@ class Listed:
     adoption: Adoption
 
     @classmethod
-    def read(cls, place: str, row: Mapping[Any, Any]) -> "Listed | list[str]":
+    def read(cls, location: str, row: Mapping[Any, Any]) -> "Listed | list[str]":
         """Return the tenant of a row, or the errors of the row."""
         values = {column: str(row.get(column) or "").strip() for column in COLUMNS}
         problems = []
         if None in row:
-            problems.append(f"{place}: more values than columns; quote a list of tables")
+            problems.append(f"{location}: more values than columns; quote a list of tables")
         if not SLUG.fullmatch(values["slug"]):
-            problems.append(f"{place}, column slug: {values['slug'][:60]!r} is not a slug: a-z, then a-z, 0-9, _ and -")
+            problems.append(
+                f"{location}, column slug: {values['slug'][:60]!r} is not a slug: a-z, then a-z, 0-9, _ and -"
+            )
         if not NAME.fullmatch(values["schema"]):
-            problems.append(f"{place}, column schema: {values['schema'][:60]!r} is not a schema of a-z, 0-9 and _")
+            problems.append(f"{location}, column schema: {values['schema'][:60]!r} is not a schema of a-z, 0-9 and _")
         if values["company"] and not SLUG.fullmatch(values["company"]):
-            problems.append(f"{place}, column company: {values['company'][:60]!r} is not a slug")
+            problems.append(f"{location}, column company: {values['company'][:60]!r} is not a slug")
         try:
             rights = TableRights.parse(values["rights"] or WRITE)
         except InvalidRights as error:
-            problems.append(f"{place}, column rights: {error}")
+            problems.append(f"{location}, column rights: {error}")
         if problems:
             return problems
         adoption = Adoption(values["schema"], values["owner"] or None, rights)
-        return cls(place, values["slug"], values["company"] or values["slug"], adoption)
+        return cls(location, values["slug"], values["company"] or values["slug"], adoption)
 
 
 def read_list(file: TextIO) -> list[Listed]:
@@ -209,23 +211,23 @@ def read_list(file: TextIO) -> list[Listed]:
     if not {"slug", "schema"} <= set(names) or not set(names) <= set(COLUMNS):
         raise InvalidList([f"{source}, line 1: columns are {', '.join(COLUMNS)}; slug and schema must be there"])
     reader.fieldnames = names
-    found: list[Listed] = []
+    tables: list[Listed] = []
     problems: list[str] = []
     first: dict[tuple[str, str], str] = {}
     for row in reader:
-        place = f"{source}, line {reader.line_num}"
-        listed = Listed.read(place, row)
+        location = f"{source}, line {reader.line_num}"
+        listed = Listed.read(location, row)
         if isinstance(listed, list):
             problems += listed
             continue
         for column, value in (("slug", listed.slug), ("schema", listed.adoption.schema)):
-            before = first.setdefault((column, value), place)
-            if before != place:
-                problems.append(f"{place}, column {column}: {value} is listed before, at {before}")
-        found.append(listed)
+            before = first.setdefault((column, value), location)
+            if before != location:
+                problems.append(f"{location}, column {column}: {value} is listed before, at {before}")
+        tables.append(listed)
     if problems:
         raise InvalidList(problems)
-    return found
+    return tables
 
 
 def read_adopted(admin: Connection[Any]) -> set[tuple[str, str, str]]:

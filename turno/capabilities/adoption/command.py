@@ -77,22 +77,22 @@ def _adopt_listed(source: TextIO, *, jobs: int) -> int:
     listed = read_list(source)
     with connect() as admin:
         connections, done = tenant_connections(admin, settings), read_adopted(admin)
-    todo = [one for one in listed if (one.slug, one.adoption.schema, one.adoption.rights.text) not in done]
+    todo = [table for table in listed if (table.slug, table.adoption.schema, table.adoption.rights.text) not in done]
 
-    def add(admin: Connection[Any], one: Listed) -> tuple[Listed, str]:
+    def add(admin: Connection[Any], table: Listed) -> tuple[Listed, str]:
         try:
-            company = one.company
-            adopt(admin, logins, one.slug, one.adoption, company=company, connections=connections, migrations=files)
+            company = table.company
+            adopt(admin, logins, table.slug, table.adoption, company=company, connections=connections, migrations=files)
         except (TurnoError, psycopg.Error) as error:
-            return one, str(error).strip().partition("\n")[0]
-        return one, ""
+            return table, str(error).strip().partition("\n")[0]
+        return table, ""
 
     def show(added: tuple[Listed, str], ended: int, total: int) -> None:
-        one, error = added
+        table, error = added
         if error:
-            click.echo(f"{one.place}, {one.slug}: {error}", err=True)
+            click.echo(f"{table.place}, {table.slug}: {error}", err=True)
         elif ended % STEP == 0 or ended == total:
-            print_message(f"{ended}/{total} {one.slug}")
+            print_message(f"{ended}/{total} {table.slug}")
 
     refused = sum(bool(error) for _, error in fan_out(connect, todo, add, jobs=jobs, progress=show))
     before = len(listed) - len(todo)
@@ -132,7 +132,7 @@ def add(role: str) -> None:
     """
     settings = read_settings()
     with admin_session(settings) as admin, admin.transaction():
-        known = {one.name: one for one in hosts(admin)}
+        known = {role.name: role for role in hosts(admin)}
         if role not in known:
             named = ", ".join(known) or "none"
             raise UnknownRole(f"there is no role {role[:60]!r} of an application; choose one of: {named}")

@@ -45,7 +45,7 @@ def revoke(admin: Connection[Any], schema: Schema) -> None:
     if adopted is None:
         return
     live = list(live_objects(admin, [adopted.name]))
-    make_equal(admin, adopted.name, (Difference(one.thing, adopted.ours(one.aces), frozenset()) for one in live))
+    make_equal(admin, adopted.name, (Difference(entry.thing, adopted.ours(entry.aces), frozenset()) for entry in live))
     _set_defaults(admin, adopted, NO_DEFAULTS)
 
 
@@ -63,8 +63,8 @@ def check(admin: Connection[Any], schema: Schema) -> Iterator[Finding]:
         return
     for difference in differences(admin, adopted):
         kind, thing = difference.thing
-        place = name if kind is Kind.SCHEMA else f"{kind} {adopted.name}.{thing} of {adopted.slug}"
-        yield from findings_of(place, difference)
+        subject = name if kind is Kind.SCHEMA else f"{kind} {adopted.name}.{thing} of {adopted.slug}"
+        yield from findings_of(subject, difference)
     for what, hiding in hiding_names(admin, adopted.name):
         problem = f"has the name of one of Turno's, which SQL of handlers reaches by {adopted.name} first"
         yield Finding(f"{what} {adopted.name}.{hiding} of {adopted.slug}", problem, "rename it")
@@ -86,12 +86,12 @@ def differences(admin: Connection[Any], adopted: Adopted) -> Iterator[Difference
     shared = ["pg_catalog", *shared_schemas(admin, f"{adopted.prefix}handlers")]
     reaching = {name for (name,) in admin.execute(_REACHING, {"schema": adopted.name, "shared": shared})}
     tables = dict(admin.execute(_NUMBERED, {"schema": adopted.name}).fetchall())
-    for found in live_objects(admin, [adopted.name]):
-        name = found.thing.name
-        wanted = adopted.wanted(found, reaches_out=name in reaching, numbered=tables.get(name))
-        live = adopted.ours(found.aces)
+    for entry in live_objects(admin, [adopted.name]):
+        name = entry.thing.name
+        wanted = adopted.wanted(entry, reaches_out=name in reaching, numbered=tables.get(name))
+        live = adopted.ours(entry.aces)
         if wanted != live:
-            yield Difference(found.thing, live - wanted, wanted - live)
+            yield Difference(entry.thing, live - wanted, wanted - live)
 
 
 def check_present(admin: Connection[Any], adopted: Adopted) -> None:

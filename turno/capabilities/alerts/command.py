@@ -21,19 +21,21 @@ def list_alerts() -> None:
     from turno.wiring.logins import operator_session  # noqa: PLC0415
 
     with operator_session(read_settings()) as operator:
-        found, waiting = raised(operator), pending(operator)
+        open_alerts, waiting = raised(operator), pending(operator)
     if wants_json():
-        show({"alerts": found, "pending": waiting})
+        show({"alerts": open_alerts, "pending": waiting})
         return
-    if not found:
+    if not open_alerts:
         click.echo("no alert is raised")
     else:
-        rows = [(one["raised_at"], one["tenant"] or "", one["sentence"], one["command"]) for one in found]
+        rows = [
+            (alert["raised_at"], alert["tenant"] or "", alert["sentence"], alert["command"]) for alert in open_alerts
+        ]
         print_table(("since", "tenant", "what", "run"), rows)
-    for one in waiting:
-        when = f", the next try is at {written(one['next_at'])}" if one["next_at"] else ""
-        messages = f"{counted(one['events'], 'message')} {'waits' if one['events'] == 1 else 'wait'}"
-        click.echo(f"{messages} for {one['receiver']} after {counted(one['tries'], 'attempt')}{when}")
+    for alert in waiting:
+        when = f", the next try is at {written(alert['next_at'])}" if alert["next_at"] else ""
+        messages = f"{counted(alert['events'], 'message')} {'waits' if alert['events'] == 1 else 'wait'}"
+        click.echo(f"{messages} for {alert['receiver']} after {counted(alert['tries'], 'attempt')}{when}")
 
 
 @alerts.command("test", epilog="Example: turno alert test")

@@ -27,10 +27,10 @@ class Message:
 
 def message_of(events: Sequence[Event], public_url: str) -> Message:
     """Return the message of these events, in their order, with the address of the operators' page."""
-    lines = [_line(one) for one in events]
+    lines = [_line(event) for event in events]
     if len(lines) > MOST_LINES:
         lines = [*lines[:MOST_LINES], f"and {len(lines) - MOST_LINES} more: turno alert list"]
-    first = next((one for one in events if one.event != "recovered"), events[0])
+    first = next((event for event in events if event.event != "recovered"), events[0])
     others = f" (and {len(events) - 1} more)" if len(events) > 1 else ""
     over = "over: " if first.event == "recovered" else ""
     subject = f"Turno: {over}{_printable(first.sentence)}"[:LONGEST_SUBJECT] + others
@@ -45,11 +45,11 @@ def test_message() -> Message:
     return Message("Turno: a test", "This is a test of Turno's alerts. Nothing is wrong.\n", [])
 
 
-def _line(one: Event) -> str:
-    what = {"raised": "", "repeated": "still: ", "recovered": "over: "}[one.event]
-    at = written(one.at)
-    do = "" if one.event == "recovered" else f"; run `{_printable(one.command)}`"
-    return f"{at} {what}{_printable(one.sentence)}{do}"
+def _line(event: Event) -> str:
+    what = {"raised": "", "repeated": "still: ", "recovered": "over: "}[event.event]
+    at = written(event.at)
+    do = "" if event.event == "recovered" else f"; run `{_printable(event.command)}`"
+    return f"{at} {what}{_printable(event.sentence)}{do}"
 
 
 def _printable(text: Iterable[str]) -> str:
@@ -85,10 +85,10 @@ class Log:
 
     def send(self, message: Message) -> None:
         """Write a line for each event."""
-        for one in message.events:
-            level = logging.INFO if one["event"] == "recovered" else logging.ERROR
-            about = {"alert": one["kind"], "event": one["event"], "tenant": one["tenant"]}
-            log.log(level, "alert %s: %s", one["event"], one["sentence"], extra=about)
+        for event in message.events:
+            level = logging.INFO if event["event"] == "recovered" else logging.ERROR
+            about = {"alert": event["kind"], "event": event["event"], "tenant": event["tenant"]}
+            log.log(level, "alert %s: %s", event["event"], event["sentence"], extra=about)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +138,8 @@ class Email:
 def receivers_of(settings: Settings) -> Iterator[Receiver]:
     """Yield the log and the receivers of the settings."""
     yield Log()
-    slacks = [one.removeprefix(SLACK) for one in settings.alert_to if one.startswith(SLACK)]
-    webhooks = [one for one in settings.alert_to if not one.startswith((SLACK, "mailto:"))]
+    slacks = [address.removeprefix(SLACK) for address in settings.alert_to if address.startswith(SLACK)]
+    webhooks = [address for address in settings.alert_to if not address.startswith((SLACK, "mailto:"))]
     for name, body, urls in (("webhook", generic, webhooks), ("slack", slack, slacks)):
         for number, url in enumerate(urls, 1):
             yield Webhook(url, body, name=name if number == 1 else f"{name} {number}")

@@ -59,10 +59,17 @@ def alerts_of(troubles: Iterable[Trouble]) -> Iterator[Alert]:
     The key of an alert has its subject, such as a type and a class of errors, so that ten thousand different messages
     in a thousand tenants are one alert.
     """
-    for rank, one in enumerate(one for one in troubles if one.alert):
-        about = {name: value for name, value in one.values.items() if name not in CHANGING}
-        key = json.dumps([one.kind, about], sort_keys=True, default=str)
-        yield Alert(key=key, kind=one.kind, tenant=one.tenant, sentence=one.sentence, command=one.command, rank=rank)
+    for rank, trouble in enumerate(trouble for trouble in troubles if trouble.alert):
+        about = {name: value for name, value in trouble.values.items() if name not in CHANGING}
+        key = json.dumps([trouble.kind, about], sort_keys=True, default=str)
+        yield Alert(
+            key=key,
+            kind=trouble.kind,
+            tenant=trouble.tenant,
+            sentence=trouble.sentence,
+            command=trouble.command,
+            rank=rank,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +92,7 @@ class Alerts:
         """Record the present troubles and deliver; a failed delivery is logged, and a later round repeats it."""
         with self.connect() as operator:
             wrong = list(alerts_of(troubles(operator, self.dead_after)))
-            names = [one.name for one in self.receivers]
+            names = [receiver.name for receiver in self.receivers]
             stored.record(operator, wrong, names, repeat=self.repeat, settle=SETTLES)
             self._deliver(operator)
 
@@ -97,7 +104,7 @@ class Alerts:
             problems[name] = None if error is None else in_words(error)
             return error is None
 
-        calls = [(one.name, partial(one.send, message)) for one in self.receivers]
+        calls = [(receiver.name, partial(receiver.send, message)) for receiver in self.receivers]
         deliver(lambda _: calls, record, within=ROUND_SECONDS)
         return problems
 
@@ -106,10 +113,10 @@ class Alerts:
         taken = dict[str, list[Event]]()
 
         def due(_: object) -> Iterator[tuple[str, Callable[[], None]]]:
-            for one in self.receivers:
-                if not (quiet and one.waits) and (events := stored.take(operator, one.name, self.pauses)):
-                    taken[one.name] = events
-                    yield one.name, partial(one.send, message_of(events, self.public_url))
+            for receiver in self.receivers:
+                if not (quiet and receiver.waits) and (events := stored.take(operator, receiver.name, self.pauses)):
+                    taken[receiver.name] = events
+                    yield receiver.name, partial(receiver.send, message_of(events, self.public_url))
 
         def record(name: str, error: Exception | None) -> bool:
             if error is None:

@@ -80,7 +80,7 @@ def record(
             UNION ALL
             SELECT r.receiver, 'recovered', o.* FROM over o CROSS JOIN unnest(%(receivers)s::text[]) AS r (receiver)
             """,
-            {name: [getattr(one, name) for one in alerts] for name in columns}
+            {name: [getattr(alert, name) for alert in alerts] for name in columns}
             | {"receivers": list(receivers), "repeat": repeat, "settle": settle},
         )
 
@@ -112,7 +112,7 @@ def take(operator: Operator, receiver: str, pauses: Sequence[timedelta]) -> list
 def delivered(operator: Operator, receiver: str, events: Sequence[Event]) -> None:
     """Delete the delivered events of a receiver; further events may be sent at once."""
     with operator.transaction():
-        ids = [one.id for one in events]
+        ids = [event.id for event in events]
         operator.execute("DELETE FROM alert_messages WHERE receiver = %s AND id = ANY (%s)", (receiver, ids))
         operator.execute("UPDATE alert_messages SET tries = 0, next_at = '-infinity' WHERE receiver = %s", (receiver,))
 

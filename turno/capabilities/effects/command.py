@@ -40,7 +40,7 @@ def list_effects(*, tenant: str, job_id: UUID) -> None:
     """List the outside effects that the job JOB_ID issued or waits for."""
     with session_of(tenant) as session:
         effects = session.read(lambda reader: review.of_job(reader, job_id, after="", limit=MOST))
-    show(effects, ("effect", "state", "calls", "since", "settled by"), [_row(one) for one in effects])
+    show(effects, ("effect", "state", "calls", "since", "settled by"), [_row(row) for row in effects])
 
 
 @effect.command(
@@ -85,15 +85,15 @@ def doubt(slug: str | None, *, everybody: bool, over: bool) -> None:
     if everybody == (slug is not None):
         raise click.UsageError("name a tenant, or give --all")
     with provisioner(read_settings())() as admin:
-        found = set_doubt(admin, slug, doubt=not over)
+        result = set_doubt(admin, slug, doubt=not over)
     state = (
         "its record of outside effects is trusted" if over else "outside effects without a record are looked up first"
     )
-    for one in found.changed:
-        print_message(f"tenant {one}: {state}")
-    for one, why in found.troubles.items():
-        click.echo(f"tenant {one} is unchanged, repeat the command: {why}", err=True)
-    sys.exit(bool(found.troubles))
+    for tenant in result.changed:
+        print_message(f"tenant {tenant}: {state}")
+    for tenant, why in result.troubles.items():
+        click.echo(f"tenant {tenant} is unchanged, repeat the command: {why}", err=True)
+    sys.exit(bool(result.troubles))
 
 
 class Doubt(NamedTuple):
@@ -116,7 +116,7 @@ def set_doubt(admin: Connection[Any], slug: str | None, *, doubt: bool) -> Doubt
         ).fetchall()
         if slug is not None and not rows:
             raise UnknownTenant(slug)
-    found = Doubt([], {})
+    result = Doubt([], {})
     for tenant, schema, owner in rows:
         try:
             with admin.transaction():
@@ -125,10 +125,10 @@ def set_doubt(admin: Connection[Any], slug: str | None, *, doubt: bool) -> Doubt
         except psycopg.Error as error:
             if admin.broken:
                 raise
-            found.troubles[tenant] = str(error).strip().partition("\n")[0]
+            result.troubles[tenant] = str(error).strip().partition("\n")[0]
         else:
-            found.changed.append(tenant)
-    return found
+            result.changed.append(tenant)
+    return result
 
 
 def _set(admin: Connection[Any], schema: str, owner: str, *, doubt: bool) -> None:
@@ -148,6 +148,6 @@ def _as_json_text(text: str) -> str:
         raise click.BadParameter(f"is not JSON: {problem}", param_hint="--done") from None
 
 
-def _row(one: dict[str, Any]) -> tuple[Any, ...]:
-    state = "needs review" if one["needs_review"] else one["state"]
-    return (one["key"], state, one["calls"], one["intended_at"], one["settled_by"])
+def _row(row: dict[str, Any]) -> tuple[Any, ...]:
+    state = "needs review" if row["needs_review"] else row["state"]
+    return (row["key"], state, row["calls"], row["intended_at"], row["settled_by"])

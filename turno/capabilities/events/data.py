@@ -18,6 +18,9 @@ def check_event(handlers: Iterable[Handler], event: str, data: Any) -> Any:
                 handler.validate(load_payload(handler, text))
             except InvalidPayload as refusal:
                 raise InvalidPayload(
-                    [{**one, "problem": f"{one['problem']}, says {handler.type}"} for one in refusal.problems]
+                    [
+                        {**problem, "problem": f"{problem['problem']}, says {handler.type}"}
+                        for problem in refusal.problems
+                    ]
                 ) from None
     return json.loads(text)

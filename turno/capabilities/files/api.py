@@ -130,8 +130,8 @@ def of_job(call: Call, job_id: str) -> JobFiles:
     """List the files that a job wrote."""
     wanted = find_job(call, job_id)["id"]
     with call.scope.reading() as reader:
-        found = kept_file.written_by(reader, wanted)
-    return JobFiles([_body(call, file) for file in found])
+        written = kept_file.written_by(reader, wanted)
+    return JobFiles([_body(call, file) for file in written])
 
 
 @files.operation(

@@ -173,13 +173,13 @@ class _Reading(io.RawIOBase):
         return self._position
 
     def readinto(self, into: "WriteableBuffer") -> int:
-        room = memoryview(into).cast("B")
+        buffer = memoryview(into).cast("B")
         if self._position >= self._file.size:
             return 0
         n, offset = divmod(self._position, self._file.piece_bytes)
         if self._piece[0] != n:
             self._piece = (n, self._read(n))
-        part = self._piece[1][offset : offset + len(room)]
-        room[: len(part)] = part
+        part = self._piece[1][offset : offset + len(buffer)]
+        buffer[: len(part)] = part
         self._position += len(part)
         return len(part)

@@ -75,12 +75,12 @@ def under_way(reader: stored_jobs.Reader, visit: Visit, job_type: str, query: Ho
     active = stored_jobs.JobFilter(
         user_id=visit.user, statuses=OPEN, types=(job_type,), limit=MAX_UNDER_WAY, parts=False
     )
-    found = [view for view in job_views(reader, stored_jobs.search(reader, active), visit) if view.active]
+    views = [view for view in job_views(reader, stored_jobs.search(reader, active), visit) if view.active]
     wanted = None if query.show else query.job
-    if wanted and wanted not in [view.body.job_id for view in found]:
+    if wanted and wanted not in [view.body.job_id for view in views]:
         row = stored_jobs.find(reader, wanted, visit.scope.visible_user)
-        found += job_views(reader, [row], visit) if row else []
-    return found
+        views += job_views(reader, [row], visit) if row else []
+    return views
 
 
 def _opened(reader: stored_jobs.Reader, visit: Visit, wanted: UUID | None) -> JobDetail | None:

@@ -39,18 +39,18 @@ def fan_out(
         raise HandlerMisuse("job.fan_out was used twice; a job is split once, so give it all its parts at once")
     job.used.add("fan_out")
     job.transaction.alone()
-    found = _read(job.connection, job.claim)
-    if not found:
+    parts = _read(job.connection, job.claim)
+    if not parts:
         new = [NewJob.of(handler, check_payload(handler, payload)) for payload in payloads]
         job.transaction.prove()
         under_claim(job.connection, job.claim, "job_fan_out", as_json(new), stops, total)
-        found = _read(job.connection, job.claim)
-    unwell = [part for part in found if part.status.ended and not part.completed]
-    if not all(part.status.ended for part in found):
+        parts = _read(job.connection, job.claim)
+    unwell = [part for part in parts if part.status.ended and not part.completed]
+    if not all(part.status.ended for part in parts):
         _wait(job, cancel=stops and bool(unwell))
     if stops and unwell:
-        raise PartsFailed(found)
-    return found
+        raise PartsFailed(parts)
+    return parts
 
 
 def _wait(job: AttemptContext, *, cancel: bool) -> NoReturn:

@@ -179,7 +179,7 @@ def schedule_body(kind: type[Any], row: dict[str, Any], tenant: Tenant, root: st
         problem = f"cannot be read by this host: {error}"
     if row["type"] not in {handler.type for handler in services().registry.handlers}:
         problem = f"no handler has the type {row['type']}"
-    here = f"{root}/api/schedules/{quote(row['name'], safe='')}"
+    link = f"{root}/api/schedules/{quote(row['name'], safe='')}"
     last = LastRun(row["last_at"], row["last_job_id"], row["last_status"]) if row["last_at"] else None
     return saved_body(
         kind,
@@ -188,5 +188,5 @@ def schedule_body(kind: type[Any], row: dict[str, Any], tenant: Tenant, root: st
         next_runs=moments,
         last_run=last,
         problem=problem,
-        links={"self": here, "pause": f"{here}/pause", "resume": f"{here}/resume"},
+        links={"self": link, "pause": f"{link}/pause", "resume": f"{link}/resume"},
     )

@@ -120,7 +120,7 @@ def list_all_templates() -> None:
     with _templates() as templates:
         rows = list_templates(templates.operator)
     numbers = ("tenants", "paused", "problems")
-    show(rows, TEMPLATE_HEADERS, [(*_rule(row), *(row[one] for one in numbers), _state(row)) for row in rows])
+    show(rows, TEMPLATE_HEADERS, [(*_rule(row), *(row[number] for number in numbers), _state(row)) for row in rows])
 
 
 @template.command("show", epilog="Example: turno template show nightly")
@@ -131,7 +131,9 @@ def show_copies(*, name: str) -> None:
         row = found(templates, name)
         copies = list_schedules(templates.operator, name, limit=MOST_COPIES)
     paused = "template paused" if row["paused_at"] else None
-    lines = [(one["tenant"], one["zone"], one["next_at"], one["missed_runs"], paused or _state(one)) for one in copies]
+    lines = [
+        (copy["tenant"], copy["zone"], copy["next_at"], copy["missed_runs"], paused or _state(copy)) for copy in copies
+    ]
     show(row | {"copies": copies}, COPY_HEADERS, lines)
 
 

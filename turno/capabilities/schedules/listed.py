@@ -56,13 +56,13 @@ def with_problem(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         GROUP BY l.tenant, l.template ORDER BY l.template NULLS FIRST, since
         """
     )
-    for one in cursor:
-        if one.template:
-            sentence = f"the template {one.template} in {one.n} tenants left moments out; {one.first}"
-            values = {"template": one.template, "n": one.n}
-            yield Trouble(sentence, one.since, f"turno template show {one.template}", "templates", values, one.tenant)
+    for row in cursor:
+        if row.template:
+            sentence = f"the template {row.template} in {row.n} tenants left moments out; {row.first}"
+            values = {"template": row.template, "n": row.n}
+            yield Trouble(sentence, row.since, f"turno template show {row.template}", "templates", values, row.tenant)
         else:
-            sentence = f"{one.n} schedules of {one.tenant} left moments out; {one.first}"
-            values = {"tenant": one.tenant, "n": one.n}
-            command = f"turno schedule list --tenant {one.tenant}"
-            yield Trouble(sentence, one.since, command, "schedules", values, one.tenant)
+            sentence = f"{row.n} schedules of {row.tenant} left moments out; {row.first}"
+            values = {"tenant": row.tenant, "n": row.n}
+            command = f"turno schedule list --tenant {row.tenant}"
+            yield Trouble(sentence, row.since, command, "schedules", values, row.tenant)

@@ -97,15 +97,15 @@ def _list(visit: Visit, query: SchedulesQuery, values: Mapping[str, Any], proble
     with reading(visit) as reader:
         rows = stored.search(reader, visit.scope.visible_user, after=query.after or "", limit=SHOWN + 1)
         unread = notifications.count_unread(reader, visit.user)
-    found = [schedule_body(ScheduleSummary, row, visit.scope.tenant, at(""), shown=1) for row in rows[:SHOWN]]
+    bodies = [schedule_body(ScheduleSummary, row, visit.scope.tenant, at(""), shown=1) for row in rows[:SHOWN]]
     return draw(
         "turno/schedules.html",
         status=Kind.INVALID_REQUEST.status if problems else 200,
         visit=visit,
         query=query,
         unread=unread,
-        schedules=found,
-        after=found[-1].name if len(rows) > SHOWN else None,
+        schedules=bodies,
+        after=bodies[-1].name if len(rows) > SHOWN else None,
         fields=form_fields(values, problems, visit.localizer),
     )
 
@@ -142,7 +142,7 @@ def all_tenants(visit: OperatorVisit, query: ScheduleListQuery) -> Response:
     """List schedules by tenant and name."""
     with as_operator() as operator:
         after = (query.tenant, query.name)
-        found = list_schedules(operator, companies=visit.companies, after=after, limit=SHOWN_TO_OPERATORS + 1)
-    page = found[:SHOWN_TO_OPERATORS]
-    last = page[-1] if len(found) > SHOWN_TO_OPERATORS else None
+        bodies = list_schedules(operator, companies=visit.companies, after=after, limit=SHOWN_TO_OPERATORS + 1)
+    page = bodies[:SHOWN_TO_OPERATORS]
+    last = page[-1] if len(bodies) > SHOWN_TO_OPERATORS else None
     return draw("turno/admin/schedules.html", visit=visit, query=query, schedules=page, last=last)

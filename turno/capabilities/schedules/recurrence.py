@@ -60,11 +60,11 @@ class Rule:
         """Yield every moment after `moment`, in order, in UTC; ends if cron finds no moment within 50 years."""
         offset = timedelta(seconds=self.offset)
         last = (moment - offset).astimezone(UTC)
-        for found in self._every(last) if self.cron is None else self._cron(last):
+        for next_ in self._every(last) if self.cron is None else self._cron(last):
             # Times of day that a change of the clocks leaves out fire together, at the change.
-            if found > last:
-                last = found
-                yield found + offset
+            if next_ > last:
+                last = next_
+                yield next_ + offset
 
     def next_after(self, moment: datetime) -> datetime | None:
         """Return the first moment after `moment`, in UTC; None if cron finds no moment."""
@@ -78,9 +78,9 @@ class Rule:
         """Return the last `most` moments from `since` until before `moment`, in order."""
         span = timedelta(hours=1)
         while True:
-            found = list(self.within(begin := max(since, moment - span), moment))
-            if begin == since or len(found) >= most:
-                return found[-most:]
+            moments = list(self.within(begin := max(since, moment - span), moment))
+            if begin == since or len(moments) >= most:
+                return moments[-most:]
             span *= 4
 
     def count(self, since: datetime, until: datetime) -> int:
@@ -112,10 +112,10 @@ class Rule:
     def _every(self, after: datetime) -> Iterator[datetime]:
         assert self.every is not None  # noqa: S101 - it has no cron
         step = timedelta(seconds=self.every)
-        found = EPOCH + ((after - EPOCH) // step) * step
+        moment = EPOCH + ((after - EPOCH) // step) * step
         while True:
-            found += step
-            yield found
+            moment += step
+            yield moment
 
     @property
     def _expression(self) -> str:

@@ -54,7 +54,10 @@ class RecurringJob:
         try:
             changed["payload"] = check_payload(handler, given["payload"])
         except InvalidPayload as error:
-            problems += [(".".join(filter(None, ("payload", one["field"]))), one["problem"]) for one in error.problems]
+            problems += [
+                (".".join(filter(None, ("payload", problem["field"]))), problem["problem"])
+                for problem in error.problems
+            ]
         wanted = cls(name=name, handler=handler, user_id=user_id, **{**given, **changed})
         try:
             wanted.rule(tenant)

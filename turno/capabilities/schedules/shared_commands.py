@@ -34,10 +34,10 @@ class Seconds(click.ParamType[int]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return the seconds; fails with the expected forms."""
-        found = DURATION.fullmatch(str(value))
-        if found is None:
+        match = DURATION.fullmatch(str(value))
+        if match is None:
             self.fail(f"{str(value)[:60]!r}: expected a number of seconds, or one as 15m, 6h, 1d", param, ctx)
-        return int(found[1]) * UNITS[found[2]]
+        return int(match[1]) * UNITS[match[2]]
 
 
 def rule_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,7 +56,7 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return with_options(command, (
         rule_options,
         click.option("--payload", metavar="JSON", help="Payload of its jobs; `-` reads standard input."),
-        click.option("--priority", type=click.Choice([one.word for one in Priority]), help="Priority of its jobs."),
+        click.option("--priority", type=click.Choice([each.word for each in Priority]), help="Priority of its jobs."),
         click.option("--queue", help="One of the queues of the type; '' for the usual queue of the type."),
     ))  # fmt: skip
 

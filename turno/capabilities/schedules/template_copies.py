@@ -88,7 +88,7 @@ def switch_copy(scope: Scope, name: str, *, pause: bool) -> CopyBody:
         given = (name, pause, scope.principal.user)
         if call_as_api(connection, scope.tenant, SWITCH, given)["verdict"] == "unknown":
             raise unknown
-    (copy,) = [one for one in list_copies(scope) if one.name == name]
+    (copy,) = [copy for copy in list_copies(scope) if copy.name == name]
     return copy
 
 

@@ -100,10 +100,12 @@ def job_stats(call: OperatorCall, query: StatsQuery) -> JobStats:
                 if query.tenant is None and named is None
                 else _of_some(counts.by_tenant(operator, tenant=query.tenant, companies=named))
             ),
-            queues=[from_row(QueueStats, one) for one in counts.queued(operator, tenant=query.tenant, companies=named)],
+            queues=[
+                from_row(QueueStats, queue) for queue in counts.queued(operator, tenant=query.tenant, companies=named)
+            ],
             workers=[
-                from_row(Served, one)
-                for one in counts.served(operator, timedelta(seconds=services().settings.dead_after_seconds))
+                from_row(Served, server)
+                for server in counts.served(operator, timedelta(seconds=services().settings.dead_after_seconds))
             ],
             over_time=over_time(
                 operator,
@@ -116,14 +118,14 @@ def job_stats(call: OperatorCall, query: StatsQuery) -> JobStats:
         )
 
 
-def _of_all(found: Mapping[str, counts.TypeTotals]) -> Iterable[TypeStats]:
-    for job_type, total in found.items():
+def _of_all(totals: Mapping[str, counts.TypeTotals]) -> Iterable[TypeStats]:
+    for job_type, total in totals.items():
         numbers = {name: getattr(total, name) for name in SUMS if name != "run_ms"}
         yield _stats(job_type, total.outcomes, numbers | {"run_ms": total.run_ms.total()})
 
 
-def _of_some(found: Iterable[Row]) -> Iterable[TypeStats]:
-    for job_type, rows in groupby(sorted(found, key=itemgetter("type")), key=itemgetter("type")):
+def _of_some(totals: Iterable[Row]) -> Iterable[TypeStats]:
+    for job_type, rows in groupby(sorted(totals, key=itemgetter("type")), key=itemgetter("type")):
         outcomes, sums = Counter[str](), Counter[str]()
         for row in rows:
             outcomes[row["outcome"]] += row["outcomes"]

@@ -129,9 +129,9 @@ def read_charts(
     lines = _lines(points, moments, step)
     changes = [
         mark
-        for one in installed()
-        for place in one.chart_marks
-        for mark in load(place)(operator, companies=companies, since=moments[0], limit=marks)
+        for capability in installed()
+        for reference in capability.chart_marks
+        for mark in load(reference)(operator, companies=companies, since=moments[0], limit=marks)
         if mark["action"] in MARKED
     ]
     return Charts(
@@ -142,7 +142,9 @@ def read_charts(
             "failed": axis_of_rates(_highest(lines, "failed")),
         },
         marks=changes,
-        marked=[round(min(1, (one["at"] - moments[0]) / (moments[-1] - moments[0])) * WIDTH, 1) for one in changes],
+        marked=[
+            round(min(1, (change["at"] - moments[0]) / (moments[-1] - moments[0])) * WIDTH, 1) for change in changes
+        ],
         minutes=int(step.total_seconds() // 60),
         counted_at=counted_until(operator),
     )
@@ -150,11 +152,11 @@ def read_charts(
 
 def _lines(points: Sequence[Point], moments: Sequence[datetime], step: timedelta) -> list[Line]:
     ended: dict[str, int] = {}
-    found = {(point.line, point.at): point for point in points}
+    known = {(point.line, point.at): point for point in points}
     for point in points:
         ended[point.line] = ended.get(point.line, 0) + point.ended
     names = sorted(ended, key=lambda name: (-ended[name], name)) or [""]
-    return [Line(name=name, points=[_drawn(at, found.get((name, at)), step) for at in moments]) for name in names]
+    return [Line(name=name, points=[_drawn(at, known.get((name, at)), step) for at in moments]) for name in names]
 
 
 def _moments(window: timedelta, step: timedelta) -> list[datetime]:
@@ -204,7 +206,7 @@ class ChartsQuery:
 def index(visit: OperatorVisit, query: ChartsQuery) -> Response:
     """Draw the last hours."""
     with as_operator() as operator:
-        found = read_charts(
+        data = read_charts(
             operator,
             *WINDOWS[query.window],
             companies=visit.companies,
@@ -212,7 +214,7 @@ def index(visit: OperatorVisit, query: ChartsQuery) -> Response:
             job_type=searchable(query.type) or None,
             tenant=searchable(query.tenant) or None,
         )
-    section = _section(visit, found, by=query.by)
+    section = _section(visit, data, by=query.by)
     return draw("turno/admin/charts.html", visit=visit, query=query, values=visit.filter_values(), section=section)
 
 
@@ -221,7 +223,7 @@ def overview_section(operator: Operator, visit: OperatorVisit) -> Markup:
     return _section(visit, read_charts(operator, *WINDOWS["1h"], companies=visit.companies, marks=3))
 
 
-def _section(visit: OperatorVisit, found: Charts, *, by: By = "") -> Markup:
+def _section(visit: OperatorVisit, charts: Charts, *, by: By = "") -> Markup:
     spoken = visit.localizer
     page = "turno/admin/charts_section.html"
-    return Markup(render_template(page, charts=found, by=by, localizer=spoken, say=spoken.say, at=at))  # noqa: S704
+    return Markup(render_template(page, charts=charts, by=by, localizer=spoken, say=spoken.say, at=at))  # noqa: S704

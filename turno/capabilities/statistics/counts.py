@@ -230,8 +230,8 @@ def over_time(
         "claims": list(CLAIMS),
     }
     if by == "tenant" or tenant is not None:
-        found = [number for (number,) in operator.execute(TENANTS, given)]
+        ids = [number for (number,) in operator.execute(TENANTS, given)]
     else:
-        found = scopes(operator, companies)
+        ids = scopes(operator, companies)
     with operator.cursor(row_factory=class_row(Point)) as cursor:
-        return cursor.execute(POINTS, given | {"scopes": found}).fetchall()
+        return cursor.execute(POINTS, given | {"scopes": ids}).fetchall()

@@ -84,17 +84,17 @@ def scraped() -> Response:
     query = read_query(request.args, MetricsQuery)
     dead_after = timedelta(seconds=services().settings.dead_after_seconds)
     with as_operator() as operator:
-        found = scrape(operator, dead_after=dead_after, streams=len(services().live), tenants=query.tenants)
+        samples = scrape(operator, dead_after=dead_after, streams=len(services().live), tenants=query.tenants)
     encode, media_type = choose_encoder(request.headers.get("Accept", ""))
-    return Response(encode(Scraped(found)), content_type=media_type)
+    return Response(encode(Scraped(samples)), content_type=media_type)
 
 
 class Scraped(CollectorRegistry):
     """A registry with the metrics of one request."""
 
-    def __init__(self, found: Sequence[Metric]) -> None:
+    def __init__(self, metrics: Sequence[Metric]) -> None:
         super().__init__(auto_describe=False)
-        self._found = found
+        self._found = metrics
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric."""
@@ -117,7 +117,7 @@ def scrape(operator: Operator, *, dead_after: timedelta, streams: int, tenants: 
     """Return every metric, of each tenant too if `tenants`, read in one transaction."""
     with operator.transaction():
         operator.execute(WITHIN)
-        found = [
+        metrics = [
             *_of_types(counts.by_type(operator)),
             *_of_queues(counts.queued(operator), unserved(operator, UNSERVED_FOR)),
             *_of_workers(counts.served(operator, dead_after)),
@@ -128,8 +128,8 @@ def scrape(operator: Operator, *, dead_after: timedelta, streams: int, tenants: 
         ]
         if tenants:
             shares = worst_tenants(operator)
-            found += _of_tenants(counts.by_tenant(operator), counts.queued(operator, tenants=True), shares)
-        return found
+            metrics += _of_tenants(counts.by_tenant(operator), counts.queued(operator, tenants=True), shares)
+        return metrics
 
 
 def evenness(operator: Operator) -> float:
@@ -169,16 +169,16 @@ def _filled(family: GaugeMetricFamily | CounterMetricFamily, samples: Samples) -
 
 
 def _of_types(totals: Mapping[str, TypeTotals]) -> Iterator[Metric]:
-    started = (((one,), total.attempts) for one, total in totals.items())
+    started = (((labels,), total.attempts) for labels, total in totals.items())
     yield _counter("turno_attempts", "Attempts that began and ended.", ["type"], started)
     # Jobs of unknown types become jobs of a type once a handler is announced: their number may decrease.
-    submitted = (((one,), total.submitted) for one, total in totals.items() if one != OTHER)
+    submitted = (((labels,), total.submitted) for labels, total in totals.items() if labels != OTHER)
     yield _counter("turno_jobs_submitted", "Jobs that were submitted.", ["type"], submitted)
-    ended = (((one, end), total.outcomes[end]) for one, total in totals.items() for end in ENDS)
+    ended = (((labels, end), total.outcomes[end]) for labels, total in totals.items() for end in ENDS)
     yield _counter("turno_jobs_ended", "Jobs that are over, by outcome.", ["type", "outcome"], ended)
     items = (
-        ((one, state), number)
-        for one, total in totals.items()
+        ((labels, state), number)
+        for labels, total in totals.items()
         for state, number in (("done", total.items_done), ("failed", total.items_failed))
     )
     yield _counter("turno_items", "Items of jobs that are over.", ["type", "state"], items)
@@ -188,17 +188,17 @@ def _of_types(totals: Mapping[str, TypeTotals]) -> Iterator[Metric]:
         ("rescued", "turno_rescues", "Jobs taken back from a process that died."),
         ("claim_lost", "turno_lost_claims", "Attempts that found their claim taken back and wrote nothing."),
     ):
-        samples = [((one,), total.outcomes[outcome]) for one, total in totals.items()]
+        samples = [((labels,), total.outcomes[outcome]) for labels, total in totals.items()]
         yield _counter(name, about, ["type"], samples)
-    back = (((one, end), total.outcomes[end]) for one, total in totals.items() for end in GIVEN_BACK)
+    back = (((labels, end), total.outcomes[end]) for labels, total in totals.items() for end in GIVEN_BACK)
     yield _counter("turno_attempts_given_back", "Attempts after which the job waits again.", ["type", "outcome"], back)
     wait = HistogramMetricFamily("turno_wait_seconds", "From when a job could run to its attempt.", labels=["type"])
     run = HistogramMetricFamily("turno_run_seconds", "Running time of attempts.", labels=["type", "outcome"])
-    for one, total in totals.items():
-        wait.add_metric([one], list(zip(LE, cumulative(total.waits), strict=True)), total.wait_ms / 1000)
+    for labels, total in totals.items():
+        wait.add_metric([labels], list(zip(LE, cumulative(total.waits), strict=True)), total.wait_ms / 1000)
         for outcome, runs in total.runs.items():
             buckets = list(zip(LE, cumulative(runs), strict=True))
-            run.add_metric([one, outcome], buckets, total.run_ms[outcome] / 1000)
+            run.add_metric([labels, outcome], buckets, total.run_ms[outcome] / 1000)
     yield wait
     yield run
 
@@ -206,19 +206,19 @@ def _of_types(totals: Mapping[str, TypeTotals]) -> Iterator[Metric]:
 def _of_queues(queues: Sequence[Row], unserved: Sequence[Unserved]) -> Iterator[Metric]:
     labels = ["backend", "queue", "type"]
     samples = [
-        ((one["backend"], one["queue"], one["type"], state), one[state])
-        for one in queues
+        ((queue["backend"], queue["queue"], queue["type"], state), queue[state])
+        for queue in queues
         for state in ("scheduled", "waiting", "ready", "running")
     ]
     yield _gauge("turno_jobs", "Open jobs by state.", [*labels, "state"], samples)
-    oldest = (((one["backend"], one["queue"], one["type"]), one["oldest_wait"]) for one in queues)
+    oldest = (((queue["backend"], queue["queue"], queue["type"]), queue["oldest_wait"]) for queue in queues)
     yield _gauge("turno_oldest_wait_seconds", "For how long the oldest ready job waits.", labels, oldest)
-    lacking = (((one.backend, one.queue, one.type, one.lacks), one.waiting) for one in unserved)
+    lacking = (((lane.backend, lane.queue, lane.type, lane.lacks), lane.waiting) for lane in unserved)
     yield _gauge("turno_unserved_jobs", "Ready jobs that no living worker can run.", [*labels, "lacks"], lacking)
 
 
 def _of_workers(workers: Sequence[Row]) -> Iterator[Metric]:
-    samples = [((one["backend"], state), one[state]) for one in workers for state in ("alive", "silent")]
+    samples = [((worker["backend"], state), worker[state]) for worker in workers for state in ("alive", "silent")]
     yield _gauge("turno_workers", "Workers by backend.", ["backend", "state"], samples)
 
 
@@ -244,17 +244,17 @@ def _of_server(operator: Operator) -> Iterator[Metric]:
 
 
 def _of_tenants(tenants: Sequence[Row], queues: Sequence[Row], shares: Sequence[Row]) -> Iterator[Metric]:
-    ended = (((one["tenant"], one["type"], one["outcome"]), one["outcomes"]) for one in tenants)
+    ended = (((tenant["tenant"], tenant["type"], tenant["outcome"]), tenant["outcomes"]) for tenant in tenants)
     yield _counter("turno_tenant_outcomes", "Outcomes of a tenant.", ["tenant", "type", "outcome"], ended)
-    waiting = (((one["tenant"], one["type"]), one["ready"]) for one in queues)
+    waiting = (((queue["tenant"], queue["type"]), queue["ready"]) for queue in queues)
     yield _gauge("turno_tenant_jobs_ready", "A tenant's jobs that could run.", ["tenant", "type"], waiting)
-    oldest = (((one["tenant"], one["type"]), one["oldest_wait"]) for one in queues)
+    oldest = (((queue["tenant"], queue["type"]), queue["oldest_wait"]) for queue in queues)
     yield _gauge("turno_tenant_oldest_wait_seconds", "A tenant's oldest wait.", ["tenant", "type"], oldest)
     for column, name, about in (
         ("share", "turno_tenant_share", "A tenant's share of the running time."),
         ("fair_share", "turno_tenant_fair_share", "The share that its weight gives it."),
     ):
-        yield _gauge(name, about, ["tenant"], [((one["tenant"],), one[column] or 0) for one in shares])
+        yield _gauge(name, about, ["tenant"], [((tenant["tenant"],), tenant[column] or 0) for tenant in shares])
 
 
 def cumulative(counts: Mapping[int, int]) -> list[int]:

@@ -77,10 +77,10 @@ class Listener:
                 return None
             for hint in hints:
                 try:
-                    found = read_payload(hint.payload)
+                    changed = read_payload(hint.payload)
                 except ValueError:
                     continue  # any role may send any text
-                for tenant_id, job_ids in found.items():
+                for tenant_id, job_ids in changed.items():
                     named.setdefault(tenant_id, set()).update(job_ids)
         return named
 

@@ -174,14 +174,14 @@ def settling(call: Call, job_id: UUID) -> Callable[[Response], bool]:
 
     A job that does not exist counts as ended. The response to a submission changes with the end of its job only.
     """
-    found, scope, root = services(), call.scope, at("")
+    application, scope, root = services(), call.scope, at("")
 
     def settle(response: Response) -> bool:
-        with found.connection() as connection, as_api(connection, scope.tenant) as reader:
+        with application.connection() as connection, as_api(connection, scope.tenant) as reader:
             row = stored.find(reader, job_id, scope.visible_user)
         ended = row is None or row["finished_at"] is not None
         if row is not None and (ended or response.status_code != HTTPStatus.ACCEPTED):
-            seen = found.redaction.row(row) if scope.hides else row
+            seen = application.redaction.row(row) if scope.hides else row
             response.status_code = HTTPStatus.OK
             response.set_data(dumps(job_body(seen, root, operator=scope.principal.operator)))
             response.headers.pop("ETag", None)

@@ -21,10 +21,10 @@ def tag(connection: Any, tenant: str, job_id: UUID, *tags: str) -> None:
 
     `connection` is as for `turno.enqueue`.
     """
-    for one in tags:
-        if not re.fullmatch(TAG, one):
+    for word in tags:
+        if not re.fullmatch(TAG, word):
             raise NotEnqueued(
-                f"the tag {one[:60]!r} is invalid: use 1 to 50 small letters, digits, dots, dashes and underscores,"
+                f"the tag {word[:60]!r} is invalid: use 1 to 50 small letters, digits, dots, dashes and underscores,"
                 " a letter or digit first"
             )
     host.Request(STATEMENT, (tenant, str(job_id), list(tags)), lambda _rows: None).send(connection)

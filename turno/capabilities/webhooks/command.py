@@ -39,12 +39,16 @@ def list_all(*, tenant: str | None) -> None:
     if wants_json():
         show({"addresses": addresses, "failing": failing})
         return
-    lines = [(one["id"], one["url"], one["tenant"] or "all", one["type"] or "all", one["failing"]) for one in addresses]
+    lines = [
+        (address["id"], address["url"], address["tenant"] or "all", address["type"] or "all", address["failing"])
+        for address in addresses
+    ]
     print_table(("number", "address", "tenant", "type", "not taken"), lines)
     if failing:
         click.echo()
         lines = [
-            (*(one[name] for name in SHOWN), one["next_at"] or "no more", printable(one["error"])) for one in failing
+            (*(delivery[name] for name in SHOWN), delivery["next_at"] or "no more", printable(delivery["error"]))
+            for delivery in failing
         ]
         print_table(("id", "tenant", "job", "address", "tries", "next", "error"), lines)
 
@@ -59,7 +63,9 @@ def add(url: str, tenant: str | None, job_type: str | None, by: str) -> None:
     settings = read_settings()
     if wrong := url_problem(url, settings.webhook_hosts):
         raise NotTold(f"the address {wrong}")
-    if job_type is not None and job_type not in {one.type for one in named_handlers(settings.handlers).handlers}:
+    if job_type is not None and job_type not in {
+        handler.type for handler in named_handlers(settings.handlers).handlers
+    }:
         raise NotTold(f"no handler has the type {job_type[:60]!r}")
     with operator_session(settings) as operator:
         made = stored.add_address(operator, url, tenant=tenant, job_type=job_type, by=by)

@@ -95,8 +95,8 @@ class Webhooks:
 
     def _due(self, in_flight: Collection[Delivery]) -> Iterator[tuple[Delivery, Callable[[], None]]]:
         busy = {delivery.tenant_id for delivery in in_flight}
-        for one in take(self._engine, limit=AT_ONCE - len(in_flight), busy=busy):
-            yield one, partial(self._mail if one.url.startswith(MAILTO) else self._post, one)
+        for webhook in take(self._engine, limit=AT_ONCE - len(in_flight), busy=busy):
+            yield webhook, partial(self._mail if webhook.url.startswith(MAILTO) else self._post, webhook)
 
     def _record(self, delivery: Delivery, error: Exception | None) -> bool:
         if error is None:
@@ -172,10 +172,10 @@ def send(server: MailServer, mail: Mail, url: str) -> None:
     try:
         server.send(mail, [recipient])
     except SMTPRecipientsRefused as error:
-        ((code, said),) = error.recipients.values()
+        ((code, reply),) = error.recipients.values()
         if code >= REFUSED_FOR_GOOD:
             raise NeverTaken(
-                f"the server refuses the recipient: {code} {said.decode(errors='replace')[:200]}"
+                f"the server refuses the recipient: {code} {reply.decode(errors='replace')[:200]}"
             ) from None
         raise
 

@@ -30,9 +30,9 @@ def post(url: str, body: bytes, headers: Mapping[str, str], *, private: bool) ->
 
     The connection goes to the checked address, even if the name resolves to another address afterwards.
     """
-    place = urlsplit(url)
-    host, secure = place.hostname or "", place.scheme == "https"
-    port = place.port or (443 if secure else 80)
+    address = urlsplit(url)
+    host, secure = address.hostname or "", address.scheme == "https"
+    port = address.port or (443 if secure else 80)
     connection = HTTPConnection(host, port, timeout=ANSWERS_WITHIN)
     connection.sock = _connected(host, port, secure=secure, private=private)
     # Each byte of an answer may arrive within the timeout of a step: the whole has a limit, too.
@@ -40,8 +40,10 @@ def post(url: str, body: bytes, headers: Mapping[str, str], *, private: bool) ->
     end.daemon = True
     end.start()
     try:
-        target = (place.path or "/") + (f"?{place.query}" if place.query else "")
-        connection.request("POST", target, body, {"Host": place.netloc, "Content-Type": "application/json", **headers})
+        target = (address.path or "/") + (f"?{address.query}" if address.query else "")
+        connection.request(
+            "POST", target, body, {"Host": address.netloc, "Content-Type": "application/json", **headers}
+        )
         answer = connection.getresponse()
         answer.read(LARGEST_ANSWER)
         if not 200 <= answer.status <= 299:  # noqa: PLR2004 - a range of HTTP
@@ -52,8 +54,8 @@ def post(url: str, body: bytes, headers: Mapping[str, str], *, private: bool) ->
 
 
 def _connected(host: str, port: int, *, secure: bool, private: bool) -> socket.socket:
-    found = [place[0] for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-    reachable = [str(one) for one in found if private or _is_public(str(one))]
+    addresses = [sockaddr[0] for *_, sockaddr in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    reachable = [str(address) for address in addresses if private or _is_public(str(address))]
     if not reachable:
         raise NotDelivered(
             "its host has none but private addresses, which only an entry http://HOST of TURNO_WEBHOOK_HOSTS allows"
@@ -66,7 +68,7 @@ def _connected(host: str, port: int, *, secure: bool, private: bool) -> socket.s
 
 def _is_public(text: str) -> bool:
     reached = list(_reached(text.partition("%")[0]))
-    return all(one.is_global and not one.is_multicast and one not in LOCAL_NAT64 for one in reached)
+    return all(address.is_global and not address.is_multicast and address not in LOCAL_NAT64 for address in reached)
 
 
 def _reached(text: str) -> Iterator[IPv4Address | IPv6Address]:

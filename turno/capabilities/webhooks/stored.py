@@ -117,7 +117,7 @@ def failing_webhooks(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         "SELECT tenant, count(*) AS n FROM failing_webhooks WHERE next_at IS NULL"
         " GROUP BY tenant ORDER BY n DESC, tenant"
     )
-    for one in cursor:
-        sentence = f"{one.n} webhooks or mails of {one.tenant} were given up after their last try"
-        command = f"turno webhook list --tenant {one.tenant}"
-        yield Trouble(sentence, None, command, "webhooks", {"tenant": one.tenant, "n": one.n}, one.tenant)
+    for row in cursor:
+        sentence = f"{row.n} webhooks or mails of {row.tenant} were given up after their last try"
+        command = f"turno webhook list --tenant {row.tenant}"
+        yield Trouble(sentence, None, command, "webhooks", {"tenant": row.tenant, "n": row.n}, row.tenant)

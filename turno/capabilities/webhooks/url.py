@@ -23,19 +23,19 @@ def url_problem(url: str, hosts: Sequence[str]) -> str | None:
     if len(url) > LONGEST_URL or not url.isascii() or not url.isprintable() or " " in url or "\\" in url:
         return f"must be an address of at most {LONGEST_URL} printable ASCII characters"
     try:
-        place = urlsplit(url)
-        port = place.port
+        address = urlsplit(url)
+        port = address.port
     except ValueError:
         return "must be an address such as https://hooks.example/turno"
     if (
-        place.scheme not in ({"https", "http"} if reaches_private(url, hosts) else {"https"})
-        or not place.hostname
+        address.scheme not in ({"https", "http"} if reaches_private(url, hosts) else {"https"})
+        or not address.hostname
         or port == 0
     ):
         return "must be an address such as https://hooks.example/turno"
-    if place.username is not None or place.fragment:
+    if address.username is not None or address.fragment:
         return "must have neither a user nor a fragment"
-    if not any(_is(place.hostname, entry.removeprefix(HTTP)) for entry in hosts):
+    if not any(_is(address.hostname, entry.removeprefix(HTTP)) for entry in hosts):
         return "leads to a host that TURNO_WEBHOOK_HOSTS does not name"
     return None
 

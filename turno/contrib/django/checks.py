@@ -34,10 +34,10 @@ def check_databases(**_: Any) -> list[CheckMessage]:
 
 def check_handlers(**_: Any) -> list[CheckMessage]:
     """Warn about each handler with models that are not on the connection of its job."""
-    if not (place := setting("handlers")):
+    if not (reference := setting("handlers")):
         return []
     try:
-        handlers = named_handlers(place).handlers
+        handlers = named_handlers(reference).handlers
     except InvalidSettings as problem:
         return [Error(str(problem), hint="correct TURNO_HANDLERS, or the module that it names", id="turno.E001")]
     return [problem for handler in handlers for problem in _handler(handler)]
@@ -70,7 +70,9 @@ def _routes() -> Iterator[CheckMessage]:
 
 def _handler(handler: Handler) -> Iterator[CheckMessage]:
     names = [value for module in _modules(handler) for value in vars(module).values()]
-    if not any(issubclass(type(value), ModelBase) or any(value is one for one in OF_THE_DATABASE) for value in names):
+    if not any(
+        issubclass(type(value), ModelBase) or any(value is check for check in OF_THE_DATABASE) for value in names
+    ):
         return
     if iscoroutinefunction(handler.handle):
         yield CheckWarning(

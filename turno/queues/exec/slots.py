@@ -120,11 +120,11 @@ class SlotFolder:
 
     def _prepare(self) -> None:
         try:
-            found = os.lstat(self.folder)
+            status = os.lstat(self.folder)
         except FileNotFoundError:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            found = os.lstat(self.folder)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+            status = os.lstat(self.folder)
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
             raise UnsafeSlotFolder(f"{self.folder}: {UnsafeSlotFolder.__doc__}")
 
 

@@ -37,7 +37,7 @@ class JobFilter:
     limit: int = 50
 
 
-_NAMES = [one.name for one in fields(JobFilter) if one.name != "filters"]
+_NAMES = [each.name for each in fields(JobFilter) if each.name != "filters"]
 _filters = cache(job_filters)
 
 # run_at is NULL where it is infinite, that is for a job that waits until a person decides: Python has no such date.
@@ -69,7 +69,7 @@ IN_BRIEF: LiteralString = """
 @cache
 def attributes() -> LiteralString:
     """Return the column with the attributes that capabilities add to a job, as an object without nulls."""
-    declared = merged("job attribute", (one.job_attributes for one in installed()))
+    declared = merged("job attribute", (capability.job_attributes for capability in installed()))
     pairs = ", ".join(f"'{name}', {expression}" for name, expression in declared.items())
     return f" jsonb_strip_nulls(jsonb_build_object({pairs})) AS attributes, "
 

@@ -33,11 +33,11 @@ def of_user(reader: Reader, user_id: str | None) -> list[Row]:
     None selects the jobs of all users.
     """
     users = None if user_id is None else [user_id]
-    found = [
+    rows = [
         *open_jobs(reader, users, OPEN_AT_MOST),
         *ended_within(reader, users, timedelta(hours=1), limit=ENDED_AT_MOST),
     ]
-    return sorted(named(reader, found), key=lambda row: row["id"])
+    return sorted(named(reader, rows), key=lambda row: row["id"])
 
 
 def open_jobs(reader: Reader, users: Collection[str] | None, limit: int) -> list[UUID]:

@@ -138,8 +138,8 @@ class Claimer:
         return batches
 
     def _due_in(self, engine: Engine) -> float:
-        found = engine.value("SELECT due_in(%s)", DUE_WITHIN)
-        return math.inf if found is None else max(found + SOON_AFTER, self._promote_at - self._clock())
+        due_in = engine.value("SELECT due_in(%s)", DUE_WITHIN)
+        return math.inf if due_in is None else max(due_in + SOON_AFTER, self._promote_at - self._clock())
 
     def _claim(
         self,

@@ -164,10 +164,10 @@ class JobPipeline(Pipeline):
         """
         parameters = (
             transaction,
-            *keys([one.claim for one in results]),
-            array(_quoted(one.result) for one in results),
-            array(one.began.isoformat() for one in results),
-            array(one.ended.isoformat() for one in results),
+            *keys([result.claim for result in results]),
+            array(_quoted(result.result) for result in results),
+            array(result.began.isoformat() for result in results),
+            array(result.ended.isoformat() for result in results),
             worker,
         )
         self.add(qualified("SELECT {}.jobs_finish($1, $2, $3, $4, $5, $6, $7)", self._schema), parameters)
@@ -189,10 +189,10 @@ class JobPipeline(Pipeline):
         """The jobs of `fetch`; None if it was not called."""
         if self._fetching is None:
             return None
-        found, now = {}, None
+        started, now = {}, None
         for job_id, *row, now in self.rows(self._fetching):  # noqa: B007 - the last one's, as good as any
-            found[job_id] = Started(*row)
-        return Fetched(found, now)
+            started[job_id] = Started(*row)
+        return Fetched(started, now)
 
     @property
     def started(self) -> str:

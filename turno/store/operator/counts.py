@@ -102,33 +102,33 @@ class QueueCount:
 
 def queues(lanes: Iterable[Row]) -> list[QueueCount]:
     """Return the sums of `lanes` for each queue, in the same order: the oldest first."""
-    found: dict[str, QueueCount] = {}
+    counted: dict[str, QueueCount] = {}
     for lane in lanes:
-        queue = found.setdefault(lane["queue"], QueueCount(queue=lane["queue"], oldest=lane["oldest"]))
+        queue = counted.setdefault(lane["queue"], QueueCount(queue=lane["queue"], oldest=lane["oldest"]))
         queue.types.add(lane["type"])
         for name in ("waiting", "scheduled", "running", "review"):
             setattr(queue, name, getattr(queue, name) + lane[name])
-    return list(found.values())
+    return list(counted.values())
 
 
 def scopes(operator: Operator, companies: Companies) -> list[int]:
     """Return the scopes of the statistics of these companies, or of the installation."""
     if companies is None:
         return [0]
-    found = operator.execute("SELECT -id FROM companies WHERE slug = ANY (%s)", (list(companies),))
-    return [number for (number,) in found]
+    cursor = operator.execute("SELECT -id FROM companies WHERE slug = ANY (%s)", (list(companies),))
+    return [number for (number,) in cursor]
 
 
 def ended_lately(operator: Operator, companies: Companies) -> Counter[str]:
     """Return the number of outcomes of the last hour, by outcome."""
-    found = operator.execute(
+    cursor = operator.execute(
         """
         SELECT outcome, sum(outcomes)::bigint FROM statistics
         WHERE scope = ANY (%s) AND minute >= date_trunc('minute', now() - interval '1 hour') GROUP BY outcome
         """,
         (scopes(operator, companies),),
     )
-    return Counter(dict(found.fetchall()))
+    return Counter(dict(cursor.fetchall()))
 
 
 def counted_until(operator: Operator) -> datetime | None:
@@ -139,7 +139,7 @@ def counted_until(operator: Operator) -> datetime | None:
 
 def filter_values(operator: Operator, companies: Companies, types: Iterable[str] = ()) -> dict[str, list[str]]:
     """Return tenants of these companies, the `types`, and types and errors of the largest groups of failures."""
-    found: dict[str, list[str]] = {"tenant": [], "type": sorted(types), "error": []}
+    values: dict[str, list[str]] = {"tenant": [], "type": sorted(types), "error": []}
     statement: LiteralString = """
         WITH groups AS MATERIALIZED (
             SELECT type, error, sum(open) AS open FROM failed_job_counts
@@ -153,9 +153,9 @@ def filter_values(operator: Operator, companies: Companies, types: Iterable[str]
         UNION ALL (SELECT 'error', error FROM groups GROUP BY error ORDER BY sum(open) DESC, error)
     """
     for row in rows(operator, statement, companies, tenants=MOST_TENANTS, groups=MOST_GROUPS):
-        if row["value"] not in found[row["field"]]:
-            found[row["field"]].append(row["value"])
-    return found
+        if row["value"] not in values[row["field"]]:
+            values[row["field"]].append(row["value"])
+    return values
 
 
 def rows(operator: Operator, statement: LiteralString, companies: Companies = None, **given: Any) -> list[Row]:

@@ -182,13 +182,13 @@ def find_jobs(operator: Operator, wanted: JobsWanted, *, before: Cursor | None =
         "before_open": before and _before_open(before),
         "limit": limit,
     }
-    found = []
+    sorted_parts = []
     with operator.transaction(), operator.cursor(row_factory=dict_row) as cursor:
         for source in wanted.sources:
             order = _BY_ID if source == "open" else _BY_TIME
             rows = cursor.execute("SELECT " + _COLUMNS + _FROM[source] + wanted.predicates + order, given).fetchall()
-            found.append([row | {"at": made_at(row["job_id"])} for row in rows] if source == "open" else rows)
-    ordered = merge(*found, key=lambda row: (row["at"], row["job_id"]), reverse=True)
+            sorted_parts.append([row | {"at": made_at(row["job_id"])} for row in rows] if source == "open" else rows)
+    ordered = merge(*sorted_parts, key=lambda row: (row["at"], row["job_id"]), reverse=True)
     return list(islice(ordered, limit))
 
 
@@ -307,7 +307,7 @@ def targets(
         given = wanted.parameters | {
             "after": after, "through": through, "made_before": first_id(row[0]), "limit": size
         }  # fmt: skip
-        page = [Target(*found) for found in operator.execute(statement, given).fetchall()]
+        page = [Target(*row) for row in operator.execute(statement, given).fetchall()]
         if page:
             yield page
         if len(page) < size:

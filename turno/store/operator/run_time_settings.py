@@ -64,7 +64,7 @@ def types_with_code(operator: Operator, handlers: Iterable[Handler], retention_d
     """
     stored = {row["type"]: row for row in list_types(operator)}
     known = {handler.type: handler for handler in handlers}
-    found = []
+    types = []
     for name in sorted(known.keys() | stored.keys()):
         handler, row = known.get(name), stored.get(name, {})
         code = {
@@ -73,8 +73,8 @@ def types_with_code(operator: Operator, handlers: Iterable[Handler], retention_d
             "retention_days": retention_days,
         }
         alone = {field: row.get(field) for field in ("paused_at", "cap", "jobs_per_day", *ALERT_TERMS)}
-        found.append({"type": name} | alone | {"set": {term: row.get(term) for term in code}, "code": code})
-    return found
+        types.append({"type": name} | alone | {"set": {term: row.get(term) for term in code}, "code": code})
+    return types
 
 
 def set_type(operator: Operator, job_type: str, changes: Mapping[str, Any], *, by: str) -> None:

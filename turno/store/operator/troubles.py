@@ -45,53 +45,58 @@ def troubles(
     with operator.transaction(), operator.cursor(row_factory=namedtuple_row) as cursor:
         named = None if companies is None else list(companies)
         lacking = unserved(operator, UNSERVED_FOR)
-        found = [
+        listed = [
             *_unserved(cursor, lacking, named),
             *_silent_workers(cursor, dead_after),
             *_no_maintenance(cursor),
             *_failing_maintenance(cursor),
-            *(trouble for one in installed() for place in one.checks for trouble in load(place)(cursor)),
+            *(
+                trouble
+                for capability in installed()
+                for reference in capability.checks
+                for trouble in load(reference)(cursor)
+            ),
             *_long_waits(cursor, lacking),
             *_paused_types(cursor, named),
             *_failures(cursor, named),
             *_parked(cursor),
             *_old_snapshot(cursor),
         ]
-        found.sort(key=lambda one: not one.alert)
+        listed.sort(key=lambda trouble: not trouble.alert)
         if named is None:
-            return found
+            return listed
         cursor.execute(
             "SELECT n.slug FROM tenants n JOIN companies c ON c.id = n.company_id WHERE c.slug = ANY (%s)", (named,)
         )
         theirs = {row[0] for row in cursor}
-        return [one for one in found if one.tenant is None or one.tenant in theirs]
+        return [trouble for trouble in listed if trouble.tenant is None or trouble.tenant in theirs]
 
 
 def _unserved(
     cursor: psycopg.Cursor[Any], unserved: Sequence[Unserved], companies: list[str] | None
 ) -> Iterator[Trouble]:
     known = backends()
-    for found in unserved:
-        one = found if companies is None else _within(cursor, found, companies)
-        if not one.waiting:
+    for lane in unserved:
+        named = lane if companies is None else _within(cursor, lane, companies)
+        if not named.waiting:
             continue
-        values = {name: getattr(one, name) for name in ("type", "version", "queue", "backend", "tenants")}
+        values = {name: getattr(named, name) for name in ("type", "version", "queue", "backend", "tenants")}
         # Maintenance moves the jobs of a backend without a folder.
-        command, remedy = known.get(one.backend, known["exec"]).worker, ""
-        match one.lacks:
+        command, remedy = known.get(named.backend, known["exec"]).worker, ""
+        match named.lacks:
             case "type":
-                command = f"turno job cancel --all --type {quote(one.type)} --status pending --dry-run"
+                command = f"turno job cancel --all --type {quote(named.type)} --status pending --dry-run"
             case "version":
-                command = f"turno job list --all --type {quote(one.type)} --status pending"
+                command = f"turno job list --all --type {quote(named.type)} --status pending"
             case "queue":
-                command = f"{command} --queues {quote(one.queue)}"
-        if one.lacks in ("type", "version"):
+                command = f"{command} --queues {quote(named.queue)}"
+        if named.lacks in ("type", "version"):
             remedy = "; start a worker of the release that knows it, or cancel the jobs"
-        sentence = f"{one.why}: {one.many}{remedy}"
-        yield Trouble(sentence, one.oldest, command, f"lacks {one.lacks}", values | {"n": one.waiting})
+        sentence = f"{named.why}: {named.many}{remedy}"
+        yield Trouble(sentence, named.oldest, command, f"lacks {named.lacks}", values | {"n": named.waiting})
 
 
-def _within(cursor: psycopg.Cursor[Any], one: Unserved, companies: list[str]) -> Unserved:
+def _within(cursor: psycopg.Cursor[Any], trouble: Unserved, companies: list[str]) -> Unserved:
     """Return the jobs of the tenants of these companies only."""
     (row,) = cursor.execute(
         """
@@ -100,9 +105,9 @@ def _within(cursor: psycopg.Cursor[Any], one: Unserved, companies: list[str]) ->
         FROM ticket_counts k JOIN tenants n ON n.id = k.tenant_id JOIN companies c ON c.id = n.company_id
         WHERE k.state = 'ready' AND k.backend = %s AND k.queue = %s AND k.type = %s AND c.slug = ANY (%s)
         """,
-        (one.backend, one.queue, one.type, companies),
+        (trouble.backend, trouble.queue, trouble.type, companies),
     ).fetchall()
-    return replace(one, **row._asdict())
+    return replace(trouble, **row._asdict())
 
 
 def _silent_workers(cursor: psycopg.Cursor[Any], dead_after: timedelta) -> Iterator[Trouble]:
@@ -138,17 +143,17 @@ def _failing_maintenance(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         WHERE n.state = 'active' AND f.failures > 1 GROUP BY n.slug ORDER BY since
         """
     )
-    for one in cursor:
-        fail = "fails" if one.tasks == 1 else "fail"
-        what = f"{counted(one.tasks, 'maintenance task')} {fail} for {one.slug}; {one.first}"
+    for row in cursor:
+        fail = "fails" if row.tasks == 1 else "fail"
+        what = f"{counted(row.tasks, 'maintenance task')} {fail} for {row.slug}; {row.first}"
         yield Trouble(
-            what, one.since, "turno maintain --once", "maintenance", {"tenant": one.slug, "n": one.tasks}, one.slug
+            what, row.since, "turno maintain --once", "maintenance", {"tenant": row.slug, "n": row.tasks}, row.slug
         )
 
 
 def _long_waits(cursor: psycopg.Cursor[Any], unserved: Sequence[Any]) -> Iterator[Trouble]:
     # Jobs without a worker are one trouble, not a trouble of each tenant.
-    lanes = [[getattr(one, name) for one in unserved] for name in ("backend", "queue", "type")]
+    lanes = [[getattr(lane, name) for lane in unserved] for name in ("backend", "queue", "type")]
     cursor.execute(
         """
         SELECT n.slug, n.paused_at, sum(k.tickets)::bigint AS waiting, min(k.oldest) AS since
@@ -185,10 +190,10 @@ def _paused_types(cursor: psycopg.Cursor[Any], companies: list[str] | None) -> I
         """,
         (companies, companies, LONG_WAIT),
     )
-    for one in cursor:
-        what = f"{one.type} is paused with {counted(one.waiting, 'job')} of {counted(one.tenants, 'tenant')}"
-        values = {"type": one.type, "n": one.waiting, "tenants": one.tenants}
-        yield Trouble(what, one.since, _resume("type", one.type), "paused type", values, alert=False)
+    for row in cursor:
+        what = f"{row.type} is paused with {counted(row.waiting, 'job')} of {counted(row.tenants, 'tenant')}"
+        values = {"type": row.type, "n": row.waiting, "tenants": row.tenants}
+        yield Trouble(what, row.since, _resume("type", row.type), "paused type", values, alert=False)
 
 
 def _resume(what: str, name: str) -> str:
@@ -203,23 +208,23 @@ def _failures(cursor: psycopg.Cursor[Any], companies: list[str] | None) -> Itera
         """,
         (companies,),
     )
-    for one in cursor:
-        where = one.tenant or f"{one.tenants:,} tenants"
-        what = f"{one.type} fails in {where}" if one.whole_jobs else f"items of {one.type} fail in {where}"
-        n = one.failed if one.ended else one.unresolved
-        many = f"{n:,} of {one.ended:,} in the last hour" if one.ended else counted(n, "unresolved job")
+    for row in cursor:
+        where = row.tenant or f"{row.tenants:,} tenants"
+        what = f"{row.type} fails in {where}" if row.whole_jobs else f"items of {row.type} fail in {where}"
+        n = row.failed if row.ended else row.unresolved
+        many = f"{n:,} of {row.ended:,} in the last hour" if row.ended else counted(n, "unresolved job")
         mostly = "mostly " if n > 1 else ""
-        scope = f"--tenant {one.tenant}" if one.tenant else "--all"
-        filters = f"--type {quote(one.type)} --error {quote(one.error_class)}"
+        scope = f"--tenant {row.tenant}" if row.tenant else "--all"
+        filters = f"--type {quote(row.type)} --error {quote(row.error_class)}"
         yield Trouble(
-            f"{what}: {many}, {mostly}{one.error}",
-            one.since,
+            f"{what}: {many}, {mostly}{row.error}",
+            row.since,
             f"turno job list {scope} {filters} --group-by error",
-            "failures" if one.whole_jobs else "failed items",
-            {"type": one.type, "error": one.error_class, "mostly": one.error, "tenants": one.tenants}
-            | {"n": n, "ended": one.ended},
-            one.tenant,
-            alert=one.above_threshold,
+            "failures" if row.whole_jobs else "failed items",
+            {"type": row.type, "error": row.error_class, "mostly": row.error, "tenants": row.tenants}
+            | {"n": n, "ended": row.ended},
+            row.tenant,
+            alert=row.above_threshold,
         )
 
 
@@ -248,7 +253,7 @@ def _old_snapshot(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         """,
         (OLD_SNAPSHOT,),
     )
-    for one in cursor:
-        if one.since is not None:
+    for row in cursor:
+        if row.since is not None:
             what = "a transaction has been open for very long, so that no dead row can be removed"
-            yield Trouble(what, one.since, OLDEST_TRANSACTIONS, "old snapshot", {})
+            yield Trouble(what, row.since, OLDEST_TRANSACTIONS, "old snapshot", {})

@@ -137,8 +137,8 @@ def forget_settings(admin: Connection[Any], role: str) -> None:
         [role],
     ).fetchall()
     for (database,) in rows:
-        place = sql.SQL("") if database is None else sql.SQL(" IN DATABASE {}").format(sql.Identifier(database))
-        admin.execute(sql.SQL("ALTER ROLE {}{} RESET ALL").format(sql.Identifier(role), place))
+        in_database = sql.SQL("") if database is None else sql.SQL(" IN DATABASE {}").format(sql.Identifier(database))
+        admin.execute(sql.SQL("ALTER ROLE {}{} RESET ALL").format(sql.Identifier(role), in_database))
 
 
 def bound_temporary_files(admin: Connection[Any], roles: Iterable[str]) -> None:

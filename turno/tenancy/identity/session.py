@@ -82,13 +82,13 @@ def open_session(login: HandlerLogin, *, kind: type[C]) -> C:
     try:
         connection = kind.connect(login.conninfo, autocommit=True, connect_timeout=CONNECT_TIMEOUT)
     except psycopg.OperationalError as error:
-        said = f"{login.slug}: {str(error).strip()}"
-        if FULL.search(said):
-            raise psycopg.errors.TooManyConnections(said) from error
+        text = f"{login.slug}: {str(error).strip()}"
+        if FULL.search(text):
+            raise psycopg.errors.TooManyConnections(text) from error
         # Before a server requests the password, it reports nothing about the login.
-        if error.pgconn is not None and error.pgconn.used_password and REFUSED.search(said):
-            raise LoginRefused(said) from error
-        raise psycopg.OperationalError(said) from error
+        if error.pgconn is not None and error.pgconn.used_password and REFUSED.search(text):
+            raise LoginRefused(text) from error
+        raise psycopg.OperationalError(text) from error
     try:
         assert_confined(connection, login.role)
         assert_pinned(connection, login.role)

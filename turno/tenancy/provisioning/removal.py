@@ -144,8 +144,8 @@ def _revoke_outside(admin: Connection[Any], logins: Logins, tenant: Tenant) -> N
     with admin.transaction():
         lock_roles(admin)
         schema = tenant_schema(logins, tenant)
-        for one in outside():
-            load(one.revoke)(admin, schema)
+        for table in outside():
+            load(table.revoke)(admin, schema)
         # Another tenant may adopt the schema: a second removal of this tenant must not revoke the rights there.
         admin.execute("UPDATE turno.tenants SET adopted_schema = NULL WHERE id = %s", [tenant.id])
 

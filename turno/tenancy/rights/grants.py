@@ -115,5 +115,5 @@ _TENANT = Matrix(
     },
 )
 
-CONTROL = reduce(or_, (one.control for one in installed()), _CONTROL)
-TENANT = reduce(or_, (one.tenant for one in installed()), _TENANT)
+CONTROL = reduce(or_, (capability.control for capability in installed()), _CONTROL)
+TENANT = reduce(or_, (capability.tenant for capability in installed()), _TENANT)

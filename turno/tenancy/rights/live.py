@@ -55,15 +55,15 @@ def live_objects(admin: Connection[Any], schemas: Collection[str]) -> Iterator[L
 
 def differences(schema: Schema, live: Iterable[LiveObject]) -> Iterator[Difference]:
     """Yield the deviations from the matrix, object by object."""
-    for found in live:
+    for object_ in live:
         # A relation of a source that is gone belongs neither to the application nor to a role.
-        foreign = found.source is not None and found.thing.name not in schema.matrix.relations
-        named = [] if foreign and found.thing.kind is not Kind.FUNCTION else [found.thing]
+        foreign = object_.source is not None and object_.thing.name not in schema.matrix.relations
+        named = [] if foreign and object_.thing.kind is not Kind.FUNCTION else [object_.thing]
         wanted = frozenset(
             Ace(right.column, schema.roles[right.role], right.privilege) for right in schema.matrix.rights(named)
         )
-        if wanted != found.aces:
-            yield Difference(found.thing, found.aces - wanted, wanted - found.aces)
+        if wanted != object_.aces:
+            yield Difference(object_.thing, object_.aces - wanted, wanted - object_.aces)
 
 
 def apply_grants(admin: Connection[Any], schema: Schema, live: Iterable[LiveObject]) -> bool:
@@ -73,17 +73,19 @@ def apply_grants(admin: Connection[Any], schema: Schema, live: Iterable[LiveObje
     """
     live = list(live)
     # Overloaded functions have the same name; the catalog check reports them.
-    named = Counter(found.thing for found in live)
-    return make_equal(admin, schema.name, differences(schema, (one for one in live if named[one.thing] == 1)))
+    named = Counter(object_.thing for object_ in live)
+    return make_equal(
+        admin, schema.name, differences(schema, (object_ for object_ in live if named[object_.thing] == 1))
+    )
 
 
-def make_equal(admin: Connection[Any], schema: str, found: Iterable[Difference]) -> bool:
+def make_equal(admin: Connection[Any], schema: str, unequal: Iterable[Difference]) -> bool:
     """Revoke the surplus and grant the missing rights; return whether a right changed."""
-    found = list(found)
+    unequal = list(unequal)
     statements = []
     # Objects on which a role lacks the same rights share a statement: a tenant then needs 10 GRANTs and not 100.
     grants: dict[tuple[Kind, str, tuple[tuple[str, str | None], ...]], list[str]] = defaultdict(list)
-    for thing, excess, missing in found:
+    for thing, excess, missing in unequal:
         for ace in excess:
             # CASCADE also revokes the grants of the role; the matrix gives no role a grant option.
             revoke = sql.SQL("REVOKE {} ON {} FROM {} CASCADE")
@@ -99,7 +101,7 @@ def make_equal(admin: Connection[Any], schema: str, found: Iterable[Difference])
         statements.append(grant.format(_privileges(rights), _objects(schema, kind, names), role_sql(grantee)))
     if statements:
         admin.execute(sql.SQL(";\n").join(statements))
-    return bool(found)
+    return bool(unequal)
 
 
 KIND_SQL = {

@@ -101,13 +101,13 @@ def public_rights(admin: Connection[Any], role: str = "public") -> list[sql.Comp
         {"role": role, "functions": list(closed_functions(admin))},
     ).fetchone()
     assert row is not None, "a query without a table has one row"  # noqa: S101
-    words = [words_sql(found) for found in row]
+    words = [words_sql(present) for present in row]
     grants = (
         sql.SQL("GRANT {} ON DATABASE {}").format(words[0], sql.Identifier(admin.info.dbname)),
         sql.SQL("GRANT {} ON SCHEMA public").format(words[1]),
         sql.SQL("GRANT EXECUTE ON FUNCTION {}").format(words[2]),
     )
-    return [grant for grant, found in zip(grants, row, strict=True) if found]
+    return [grant for grant, present in zip(grants, row, strict=True) if present]
 
 
 def group_rights(admin: Connection[Any], logins: Logins) -> list[sql.Composed]:

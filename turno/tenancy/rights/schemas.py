@@ -75,7 +75,7 @@ class ApplicationChanged(TurnoError):
 
 def outside() -> Iterator[Outside]:
     """Yield the functions of capabilities that grant, revoke and check rights outside of a tenant's schema."""
-    yield from (one.outside for one in installed() if one.outside is not None)
+    yield from (capability.outside for capability in installed() if capability.outside is not None)
 
 
 def shared_schemas(admin: Connection[Any], handlers: str) -> tuple[str, ...]:

@@ -30,8 +30,10 @@ def status(admin: Connection[Any], logins: Logins, *, migrations: Migrations | N
     (control,) = plan(admin, [control_schema(logins)], [migrations.control])
     # The first step creates the table of tenants.
     schemas = tenant_schemas(admin, logins) if control.standings[0].at else []
-    found = [control, *plan(admin, schemas, migrations.of_tenant)]
-    return sorted((one for planned in found for one in planned.standings), key=lambda one: one.source == APPLICATION)
+    plans = [control, *plan(admin, schemas, migrations.of_tenant)]
+    return sorted(
+        (plan_ for planned in plans for plan_ in planned.standings), key=lambda schema: schema.source == APPLICATION
+    )
 
 
 def migrate(
@@ -52,17 +54,17 @@ def migrate(
     Functions and rights are defined again where their text has changed, and with `redefine` everywhere.
     """
     migrations = migrations or packaged()
-    one = partial(upgrade, dry_run=dry_run, redefine=redefine)
+    upgrade_schema = partial(upgrade, dry_run=dry_run, redefine=redefine)
 
     def tenants(chosen: Callable[[str], bool]) -> list[Outcome]:
         with connect() as admin:
             schemas = [schema for schema in tenant_schemas(admin, logins) if chosen(schema.slug)]
             planned = plan(admin, schemas, migrations.of_tenant)
-        return fan_out(connect, _to_do(planned, redefine=redefine), one, jobs=jobs, progress=progress)
+        return fan_out(connect, _to_do(planned, redefine=redefine), upgrade_schema, jobs=jobs, progress=progress)
 
     with connect() as admin:
         control = plan(admin, [control_schema(logins)], [migrations.control])
-        outcomes = [one(admin, planned) for planned in _to_do(control, redefine=redefine)]
+        outcomes = [upgrade_schema(admin, planned) for planned in _to_do(control, redefine=redefine)]
     if failed(outcomes) or (dry_run and not control[0].standings[0].at):
         return outcomes
     if canary is not None:
@@ -90,7 +92,7 @@ def rollback(
     with connect() as admin:
         schemas = [schema for schema in tenant_schemas(admin, logins) if slugs is None or schema.slug in slugs]
         planned = plan(admin, schemas, [(migrations or packaged()).application])
-    ahead = [one for one in planned if any(standing.at for standing in one.standings)]
+    ahead = [plan_ for plan_ in planned if any(standing.at for standing in plan_.standings)]
     return fan_out(connect, ahead, partial(take_back, steps=steps, dry_run=dry_run), jobs=jobs, progress=progress)
 
 
@@ -133,4 +135,4 @@ def fan_out(
 
 
 def _to_do(planned: Iterable[Planned], *, redefine: bool) -> list[Planned]:
-    return [one for one in planned if redefine or any(standing.behind for standing in one.standings)]
+    return [plan_ for plan_ in planned if redefine or any(standing.behind for standing in plan_.standings)]

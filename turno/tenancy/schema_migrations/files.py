@@ -131,7 +131,11 @@ def packaged(application: Path | None = None) -> Migrations:
 
 def _read(root: Traversable, part: str) -> Files:
     folders: dict[str, Traversable] = {LIBRARY: root / part}
-    folders |= {one.name: folder for one in installed() if (folder := one.folder(f"sql/{part}")) is not None}
+    folders |= {
+        capability.name: folder
+        for capability in installed()
+        if (folder := capability.folder(f"sql/{part}")) is not None
+    }
     steps: dict[str, Migration] = {}
     sources: dict[str, str] = {}
     texts = []
@@ -143,7 +147,7 @@ def _read(root: Traversable, part: str) -> Files:
                 raise InvalidMigrations(f"{file}: {ONE_FUNCTION}")
             sources |= dict.fromkeys(names, source)
             texts.append(text)
-    return Files((LIBRARY, *(one.name for one in installed())), steps, sources, "\n".join(texts))
+    return Files((LIBRARY, *(capability.name for capability in installed())), steps, sources, "\n".join(texts))
 
 
 def _steps(folder: Traversable, source: str) -> dict[str, Migration]:

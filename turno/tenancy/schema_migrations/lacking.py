@@ -43,6 +43,6 @@ def _sources() -> dict[str, str]:
     """Return the source of each table and function of this release, by name."""
     migrations = packaged()
     relations = dict.fromkeys((*CONTROL.relations, *TENANT.relations), LIBRARY)
-    for one in installed():
-        relations |= dict.fromkeys((*one.control.relations, *one.tenant.relations), one.name)
+    for capability in installed():
+        relations |= dict.fromkeys((*capability.control.relations, *capability.tenant.relations), capability.name)
     return relations | migrations.control.function_sources | migrations.tenant.function_sources

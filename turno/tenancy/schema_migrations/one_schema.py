@@ -69,15 +69,15 @@ def plan(admin: Connection[Any], schemas: Sequence[Schema], parts: Iterable[File
     names = [schema.name for schema in schemas]
     ledgers = [(files, ledger.read_ledgers(admin, names, files)) for files in parts if files.steps]
     return [
-        Planned(schema, [Standing.of(schema, found.get(schema.name, {}), files) for files, found in ledgers])
+        Planned(schema, [Standing.of(schema, applied.get(schema.name, {}), files) for files, applied in ledgers])
         for schema in schemas
     ]
 
 
 def bring_up(admin: Connection[Any], schema: Schema, migrations: Migrations | None = None) -> tuple[str, ...]:
     """Apply the missing steps and all rights of a schema; return the applied versions or raise MigrationFailed."""
-    found = migrations or packaged()
-    (planned,) = plan(admin, [schema], found.of_tenant if schema.slug else [found.control])
+    sources = migrations or packaged()
+    (planned,) = plan(admin, [schema], sources.of_tenant if schema.slug else [sources.control])
     outcome = upgrade(admin, planned)
     if outcome.error:
         raise MigrationFailed(outcome)
@@ -92,7 +92,7 @@ def upgrade(admin: Connection[Any], planned: Planned, *, dry_run: bool = False, 
     committed. The application's part follows if the library's succeeded.
     """
     outcome = Outcome(planned.schema.name, planned.schema.slug)
-    changed = dry_run or any(one.redefine for one in planned.standings)
+    changed = dry_run or any(standing.redefine for standing in planned.standings)
     with _reported(outcome):
         for standing in planned.standings:
             _refuse(standing)
@@ -224,12 +224,12 @@ def _define(admin: Connection[Any], schema: Schema, files: Files) -> bool:
     texts = (UNCHECKED.format("off"), files.functions, UNCHECKED.format("on"))
     admin.execute("\n".join(texts).encode(), prepare=False)
     kept: list[LiveObject] = []
-    for one in live_objects(admin, [schema.name]):
-        kind, name = one.thing
-        if kind is Kind.FUNCTION and one.source in files.sources and name not in files.function_sources:
+    for object_ in live_objects(admin, [schema.name]):
+        kind, name = object_.thing
+        if kind is Kind.FUNCTION and object_.source in files.sources and name not in files.function_sources:
             admin.execute(sql.SQL("DROP FUNCTION {}").format(sql.Identifier(name)))
         else:
-            kept.append(one)
+            kept.append(object_)
     _comment(admin, schema, files, kept)
     changed = apply_grants(admin, schema, kept)
     ledger.record(admin, *ledger.DEFINITIONS, ledger.digest_of(schema, files))
@@ -244,13 +244,15 @@ def _define(admin: Connection[Any], schema: Schema, files: Files) -> bool:
 def _comment(admin: Connection[Any], schema: Schema, files: Files, live: Iterable[LiveObject]) -> None:
     """Write the source of each function and relation into the catalog."""
     relations = dict.fromkeys(schema.matrix.relations, LIBRARY)
-    for one in installed():
-        relations |= dict.fromkeys((one.tenant if schema.slug else one.control).relations, one.name)
+    for capability in installed():
+        relations |= dict.fromkeys(
+            (capability.tenant if schema.slug else capability.control).relations, capability.name
+        )
     comments = []
-    for found in live:
-        kind, name = found.thing
+    for entry in live:
+        kind, name = entry.thing
         source = (files.function_sources if kind is Kind.FUNCTION else relations).get(name)
-        if source not in (None, found.source):
+        if source not in (None, entry.source):
             word = sql.SQL("VIEW") if kind is Kind.VIEW else KIND_SQL[kind]
             values = word, sql.Identifier(name), sql.Literal(f"turno/{source}")
             comments.append(sql.SQL("COMMENT ON {} {} IS {}").format(*values))

@@ -146,9 +146,9 @@ def error_body(error: dict[str, Any] | None, *, operator: bool) -> ErrorBody | N
     if operator or for_users(error):
         trace = error.get("traceback") if operator else None
         return ErrorBody(named, str(error.get("message", "")), trace, reference)
-    found = f" by the reference {reference}" if reference else ""
+    by_reference = f" by the reference {reference}" if reference else ""
     return ErrorBody(
-        UNEXPECTED, f"Something unexpected went wrong; an operator can find out what{found}.", None, reference
+        UNEXPECTED, f"Something unexpected went wrong; an operator can find out what{by_reference}.", None, reference
     )
 
 

@@ -33,14 +33,14 @@ def filter_names() -> list[str]:
 
 def filters_of(given: Iterable[str]) -> dict[str, list[str]]:
     """Return the values of each filter; raises Problem 400 for a filter of no enabled capability."""
-    known, found = filter_names(), dict[str, list[str]]()
+    known, filters = filter_names(), dict[str, list[str]]()
     for text in given:
         name, _, value = text.partition(":")
         if name not in known or not value:
             names = ", ".join(known) or "none"
             raise invalid([FieldProblem("filter", f"must be NAME:VALUE with a name of: {names}; not {text[:60]!r}")])
-        found.setdefault(name, []).append(value)
-    return found
+        filters.setdefault(name, []).append(value)
+    return filters
 
 
 jobs = Routes("jobs", __name__, tag="jobs")

@@ -120,21 +120,21 @@ def read_submission(request: Request, call: Call, job_type: str) -> tuple[NewJob
     rest. Times that were valid at the first use of this Idempotency-Key stay valid: a client that lost the first answer
     receives it at any later time.
     """
-    handler, found = known_handler(job_type), services()
+    handler, current = known_handler(job_type), services()
     with one_at_a_time(request):
         body = read_json_object(request)
-        wanted, payload, problems = _checked(handler, body, found.submission_parts)
+        wanted, payload, problems = _checked(handler, body, current.submission_parts)
     if wanted is None:
         raise invalid(problems)
     key = idempotency_key(request)
     if wanted.run_in is not None and wanted.run_at is not None:
         problems.append(FieldProblem("run_in", "may not be given together with run_at"))
-    now = found.clock()
+    now = current.clock()
     due = wanted.run_at if wanted.run_in is None else now + timedelta(seconds=wanted.run_in)
-    late = [FieldProblem(*one) for one in untimely(due, wanted.expires_at, now)]
+    late = [FieldProblem(*problem) for problem in untimely(due, wanted.expires_at, now)]
     parts = [
         part
-        for part in found.submission_parts
+        for part in current.submission_parts
         if any(getattr(wanted, field.name) != field.default for field in _fields(part.body))
     ]
     problems += [problem for part in parts for problem in part.problems(call.scope, wanted)]
@@ -158,7 +158,7 @@ def read_submission(request: Request, call: Call, job_type: str) -> tuple[NewJob
         queue=wanted.queue,
     )
     behind = (part.behind(call.scope, wanted, repeated=repeated) for part in parts)
-    return new, [one for one in behind if one is not None]
+    return new, [hook for hook in behind if hook is not None]
 
 
 @cache
@@ -205,8 +205,8 @@ def _checked(
         problems = field_problems(error)
     if "payload" in body.value:
         raw = wanted.payload if wanted else msgspec.json.decode(body.text, type=dict[str, msgspec.Raw])["payload"]
-        payload, found = check(handler, raw)
-        problems += found
+        payload, misfits = check(handler, raw)
+        problems += misfits
     return wanted, payload, problems
 
 
@@ -275,15 +275,15 @@ def submit(call: Call, query: WaitQuery, job_type: str) -> Response:
     except Exception:
         admit_command(call.scope)
         raise
-    found = services()
-    if found.inline is not None:
+    current = services()
+    if current.inline is not None:
         admit_command(call.scope)
         if new.run_at is not None or new.run_in is not None:
             raise invalid([FieldProblem("run_at", "cannot be kept while background jobs are switched off")])
-        return answer(Done("completed", run_now(found.inline, call.scope, new)))
+        return answer(Done("completed", run_now(current.inline, call.scope, new)))
     counted = not call.scope.principal.operator
     try:
-        verdict = submitted(found.dispatcher.submit(call.scope.tenant, new, behind, counted=counted))
+        verdict = submitted(current.dispatcher.submit(call.scope.tenant, new, behind, counted=counted))
     except LimitExceeded:  # the refused statement counted nothing
         admit_command(call.scope)
         raise
@@ -291,7 +291,7 @@ def submit(call: Call, query: WaitQuery, job_type: str) -> Response:
     about = {"tenant": call.scope.tenant.slug, "job_id": str(verdict.job_id), "type": new.type}
     log.info("job %s", verdict.word, extra=about | {"correlation_id": call.correlation_id})
     response = accepted(verdict)
-    return found.live.await_end(call, query, verdict.job_id, response) if query.wait else response
+    return current.live.await_end(call, query, verdict.job_id, response) if query.wait else response
 
 
 def submitted(verdict: Verdict) -> Verdict:

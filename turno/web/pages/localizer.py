@@ -60,9 +60,9 @@ class Localizer:
     def raw(self, phrase: str, n: int | None = None) -> str:
         """Return a message with its places still open, for a script to fill."""
         catalogue = self.catalogues[self.language]
-        said = phrase if n is None else catalogue.ngettext(phrase, phrase, n)
+        text = phrase if n is None else catalogue.ngettext(phrase, phrase, n)
         # Some messages without a plural have a number: the state of a job, with the number of failed items.
-        return catalogue.gettext(phrase) if said == phrase else said
+        return catalogue.gettext(phrase) if text == phrase else text
 
     def known(self, phrase: str) -> bool:
         """Return whether there is a message of this name, of two words or more."""
@@ -85,7 +85,11 @@ class Localizer:
     @property
     def other_languages(self) -> list[tuple[str, str]]:
         """The further languages, each with its own name."""
-        return [(one, text.gettext("language")) for one, text in self.catalogues.items() if one != self.language]
+        return [
+            (language, text.gettext("language"))
+            for language, text in self.catalogues.items()
+            if language != self.language
+        ]
 
     @property
     def months(self) -> list[str]:
@@ -157,6 +161,6 @@ def of_job(reason: str | None, localizer: Localizer) -> str:
 
 def of_event(reason: str | None, localizer: Localizer) -> str:
     """Return the reason of a change if it is a code of Turno; any other text may be for operators only."""
-    found = _CODE.fullmatch(reason or "")
-    phrase = f"reason {found['code']}" if found else ""
-    return localizer.say(phrase, number=found["number"]) if found and localizer.known(phrase) else ""
+    match = _CODE.fullmatch(reason or "")
+    phrase = f"reason {match['code']}" if match else ""
+    return localizer.say(phrase, number=match["number"]) if match and localizer.known(phrase) else ""

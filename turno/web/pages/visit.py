@@ -26,7 +26,9 @@ def branches_of(principal: Principal) -> tuple[str, ...]:
     """Return the slugs of the active branches that the user may choose, in order; an operator's first few."""
     if principal.operator and not principal.tenants:
         active = services().directory.list_active()
-        return tuple(sorted(one.slug for one in active if principal.operates(one.company))[:MAX_BRANCHES_LISTED])
+        return tuple(
+            sorted(tenant.slug for tenant in active if principal.operates(tenant.company))[:MAX_BRANCHES_LISTED]
+        )
     return tuple(slug for slug in sorted(principal.tenants)[:MAX_BRANCHES_LISTED] if _open(principal, slug))
 
 

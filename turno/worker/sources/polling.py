@@ -91,7 +91,9 @@ class PoolSource(Source):
         chance: Callable[[], float] = random.random,
     ) -> None:
         """`queues` are the queues to serve; empty means all queues of its handlers."""
-        handlers = [one for one in registry.handlers if not queues or not one.all_queues().isdisjoint(queues)]
+        handlers = [
+            handler for handler in registry.handlers if not queues or not handler.all_queues().isdisjoint(queues)
+        ]
         of_these = {queue for handler in handlers for queue in handler.all_queues()}
         self.queues = sorted(of_these & set(queues) if queues else of_these)
         self.types = [(handler.type, handler.version) for handler in handlers]

@@ -46,14 +46,14 @@ def start(data: Path, file: Path, template: Path, binaries: Path | None) -> list
     (data / "size.conf").write_text(file.read_text(encoding="utf-8"), encoding="utf-8")
     cluster.files.identity().own(data / "size.conf")
     with cluster, psycopg.connect(cluster.url) as connection:
-        found = connection.execute(
+        result = connection.execute(
             "SELECT f.name, f.setting, f.error, s.pending_restart, s.source FROM pg_file_settings f"
             " LEFT JOIN pg_settings s USING (name) WHERE f.sourcefile LIKE '%/size.conf'"
         ).fetchall()
-    assert {name for name, *_ in found} == values(file).keys()
+    assert {name for name, *_ in result} == values(file).keys()
     expected = (None, False, "configuration file")
     fitted = cluster._settings.keys()
-    return [row for row in found if row[2:] != expected and row[0] not in fitted]
+    return [row for row in result if row[2:] != expected and row[0] not in fitted]
 
 
 @pytest.mark.deep

@@ -110,12 +110,12 @@ def test_a_missing_server_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def processes_at_home_in(folder: Path) -> list[int]:
     home = f"HOME={folder}".encode()
-    found = []
+    result = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             variables = (entry / "environ").read_bytes().split(b"\0")
         except OSError:
             continue
         if home in variables and int(entry.name) != os.getpid():
-            found.append(int(entry.name))
-    return found
+            result.append(int(entry.name))
+    return result

@@ -33,7 +33,7 @@ def run(example: ExampleInstallation, *deeds: str) -> list[dict[str, Any]]:
     """Run a job for each deed as one batch and return them."""
     jobs = put(example, *deeds)
     claims = claim(example)
-    assert [one.job_id for one in claims] == jobs
+    assert [each.job_id for each in claims] == jobs
     execute_batch_here(example, claims)
     return [example.job(job_id) for job_id in jobs]
 
@@ -45,21 +45,21 @@ def written(example: ExampleInstallation) -> set[str]:
 def start_by_another(example: ExampleInstallation, claims: Sequence[Claim]) -> None:
     """Another worker starts the attempts and works on them."""
     with session(example) as other:
-        for one in claims:
-            attempt_steps.start(other, one, "another")
+        for each in claims:
+            attempt_steps.start(other, each, "another")
 
 
 def start_and_take_back(example: ExampleInstallation, claims: Batch, blamed: list[UUID]) -> None:
     """Start the batch, then have it taken back as from a dead worker."""
     start_by_another(example, claims)
-    for one in claims:
+    for each in claims:
         example.engine.rescue(
-            one.login.schema,
-            one.job_id,
-            one.token,
+            each.login.schema,
+            each.job_id,
+            each.token,
             cause="a test",
             retry_in=timedelta(0),
-            counted=one.job_id in blamed,
+            counted=each.job_id in blamed,
         )
 
 

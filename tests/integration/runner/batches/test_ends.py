@@ -22,13 +22,15 @@ def test_they_share_a_transaction_and_keep_their_own_history(example: ExampleIns
     ids = {job["id"] for job in jobs}
     attempts = example.rows("SELECT job_id, outcome, worker FROM background_job_attempts")
     assert {(row["job_id"], row["outcome"], row["worker"]) for row in attempts} == {
-        (one, "completed", "test") for one in ids
+        (item, "completed", "test") for item in ids
     }
     events = example.rows("SELECT job_id, new_status FROM background_job_events ORDER BY id")
-    assert all([row["new_status"] for row in events if row["job_id"] == one] == ["pending", "completed"] for one in ids)
+    assert all(
+        [row["new_status"] for row in events if row["job_id"] == item] == ["pending", "completed"] for item in ids
+    )
     notifications = example.rows("SELECT job_id, kind, data ->> 'type' AS type FROM notifications")
     assert {(row["job_id"], row["kind"], row["type"]) for row in notifications} == {
-        (one, "completed", "faulty_batched") for one in ids
+        (item, "completed", "faulty_batched") for item in ids
     }
     assert example.rows("SELECT 1 FROM turno.tickets") == []
     assert len(example.rows("SELECT 1 FROM turno.outcomes WHERE outcome = 'completed'")) == 8
@@ -136,9 +138,9 @@ def test_alone_handler_has_a_separate_commit(example: ExampleInstallation) -> No
     jobs = [example.enqueue({"how": "transaction", "text": f"G{n}"}, handler=FaultyAlone) for n in range(3)]
     (claims,) = claim_batches_here(example)
     execute_batch_here(example, claims)
-    found = [example.job(job_id) for job_id in jobs]
-    assert len({job["result"]["transaction"] for job in found}) == 3
-    assert len({job["result"]["backend"] for job in found}) == 1
+    result = [example.job(job_id) for job_id in jobs]
+    assert len({job["result"]["transaction"] for job in result}) == 3
+    assert len({job["result"]["backend"] for job in result}) == 1
 
 
 def test_never_retried_handler_has_a_separate_commit(

@@ -44,7 +44,7 @@ def run(example: ExampleInstallation, attack: Callable[[JobContext], None]) -> d
         for n, user in enumerate(USERS)
     ]
     claims = claim(example)
-    assert [one.job_id for one in claims] == jobs
+    assert [each.job_id for each in claims] == jobs
     execute_batch_here(example, claims)
     return {user: example.job(job_id) for user, job_id in zip(USERS, jobs, strict=True)}
 
@@ -103,8 +103,8 @@ def test_constraint_modes_of_a_job_fail_no_neighbour(example: ExampleInstallatio
 
     HOOKS.update(G0=check_at_once, G1=twice_for_a_while)
     jobs = [
-        example.enqueue({"how": "hook", "text": f"G{n}"}, handler=FaultyBatched, user_id=one, max_attempts=1)
-        for n, one in enumerate(["ana", user])
+        example.enqueue({"how": "hook", "text": f"G{n}"}, handler=FaultyBatched, user_id=trouble, max_attempts=1)
+        for n, trouble in enumerate(["ana", user])
     ]
     try:
         execute_batch_here(example, claim(example))
@@ -138,7 +138,7 @@ def test_no_statement_names_a_token(example: ExampleInstallation) -> None:
         execute_batch_here(example, claims, kind=Traced)
         sent = _statements(trace)
     assert len(sent) > 20
-    texts = [form for one in claims for form in (str(one.token), one.token.hex)]
+    texts = [form for each in claims for form in (str(each.token), each.token.hex)]
     assert [text for text in sent if any(token in text for token in texts)] == []
 
 

@@ -29,7 +29,7 @@ def test_recalled_job_is_not_begun(example: ExampleInstallation) -> None:
     HOOKS["G1"] = lambda _job: called.append(shared.call_back(0))
     called: list[int] = []
     ends = execute_batch_here(example, claim(example), shared)
-    assert [one.job_id for one in ends] == jobs[:2]
+    assert [end.job_id for end in ends] == jobs[:2]
     assert called == [1]
     assert [example.job(job_id)["status"] for job_id in jobs] == ["completed"] * 2 + ["pending"] * 2
 
@@ -43,8 +43,8 @@ def test_a_worker_that_is_stopping_begins_nothing(example: ExampleInstallation) 
         assert execute_batch_here(example, claim(example), shared) == {}
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    found = [example.job(job_id) for job_id in jobs]
-    assert [(job["status"], job["errors"], job["crashes"]) for job in found] == [("pending", 0, 0)] * 2
+    due_in = [example.job(job_id) for job_id in jobs]
+    assert [(job["status"], job["errors"], job["crashes"]) for job in due_in] == [("pending", 0, 0)] * 2
     assert written(example) == set()
 
 
@@ -84,7 +84,7 @@ def test_lost_claim_writes_nothing_and_neighbours_complete(
     statuses = execute_batch_here(example, claims)
     left = [job_id for job_id in jobs if job_id != jobs[loser]]
     reply = dict.fromkeys(left, "completed") | {jobs[loser]: LOST}
-    assert {one.job_id: status for one, status in statuses.items()} == reply
+    assert {item.job_id: status for item, status in statuses.items()} == reply
     assert [example.job(job_id)["status"] for job_id in left] == ["completed", "completed"]
     assert (example.job(jobs[loser])["status"], example.job(jobs[loser])["crashes"]) == (state, 0)
     assert written(example) == {f"G{n}" for n in range(3) if n != loser}
@@ -102,9 +102,9 @@ def test_lost_commit_reply_is_resolved_by_tokens(example: ExampleInstallation, *
     kind.broke, kind.messages = False, 0
     execute_batch_here(example, claim(example), kind=kind)
     assert kind.broke
-    found = [example.job(job_id) for job_id in jobs]
+    due_in = [example.job(job_id) for job_id in jobs]
     first = ("completed", 1, 0) if committed else ("pending", 1, 1)
-    assert [(job["status"], job["attempt"], job["errors"]) for job in found] == [
+    assert [(job["status"], job["attempt"], job["errors"]) for job in due_in] == [
         first, ("pending", 1, 1), ("completed", 1, 0),
     ]  # fmt: skip
     assert written(example) == {"G0", "G2"} if committed else {"G2"}

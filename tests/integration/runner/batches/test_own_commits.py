@@ -77,9 +77,9 @@ def test_own_commit_takes_earlier_neighbours_along(
     HOOKS[f"G{at}" if sends_first else ""] = checkpoint
     execute_batch_here(example, claim(example))
     assert seen == [["completed"] * at + ["running"] + ["pending"] * (2 - at)]
-    found = [example.job(job_id) for job_id in jobs]
-    assert [job["status"] for job in found] == ["pending" if n == at else "completed" for n in range(3)]
-    assert (found[at]["errors"], found[at]["attempt"]) == (1, 1)
+    result = [example.job(job_id) for job_id in jobs]
+    assert [job["status"] for job in result] == ["pending" if n == at else "completed" for n in range(3)]
+    assert (result[at]["errors"], result[at]["attempt"]) == (1, 1)
     assert example.rows("SELECT state FROM background_job_checkpoints") == [{"state": "half"}]
     # Its own work before the checkpoint was committed with that.
     assert written(example) == {f"G{n}" for n in range(3) if n != at or sends_first}

@@ -95,11 +95,13 @@ def test_eight_claimers_never_exceed_a_cap_and_never_get_stuck(example: ExampleI
                 held = (
                     [engine.claim_job(me, waiting[0], types=KNOWN)]
                     if number % 4 == 0
-                    else [one for batch in mine.claim(engine, me, slots=2) for one in batch]
+                    else [item for batch in mine.claim(engine, me, slots=2) for item in batch]
                 )
                 running = eye.execute(RUNNING[what]).fetchone()
                 most = max(most, running[0] if running else 0)
-                eye.execute("DELETE FROM turno.tickets WHERE job_id = ANY (%s)", [[one.job_id for one in held if one]])
+                eye.execute(
+                    "DELETE FROM turno.tickets WHERE job_id = ANY (%s)", [[item.job_id for item in held if item]]
+                )
         return most
 
     with ThreadPoolExecutor(8) as pool:

@@ -81,7 +81,7 @@ def claim(
     without: Sequence[str] = (),
 ) -> list[Claim]:
     batches = claimer(types).claim(example.engine, start(example), slots=slots, without=without)
-    return [one for batch in batches for one in batch]
+    return [item for batch in batches for item in batch]
 
 
 def finish(example: ExampleInstallation) -> None:

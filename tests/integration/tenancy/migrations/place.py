@@ -56,12 +56,12 @@ class Place:
         return rollback(self.connect, self.logins, migrations=self.migrations, **options)
 
     def versions(self) -> dict[str, int]:
-        found = status(self.admin, self.logins, migrations=self.migrations)
-        return {one.slug: one.at for one in found if one.source == LIBRARY}
+        result = status(self.admin, self.logins, migrations=self.migrations)
+        return {item.slug: item.at for item in result if item.source == LIBRARY}
 
     def application_versions(self) -> dict[str, int]:
-        found = status(self.admin, self.logins, migrations=self.migrations)
-        return {one.slug: one.at for one in found if one.source != LIBRARY}
+        result = status(self.admin, self.logins, migrations=self.migrations)
+        return {item.slug: item.at for item in result if item.source != LIBRARY}
 
     def in_schema(self, tenant: Tenant, statement: Any) -> psycopg.Cursor[Any]:
         with self.admin.transaction():

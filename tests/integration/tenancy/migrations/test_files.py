@@ -23,7 +23,7 @@ def test_a_changed_file_is_an_error_and_nothing_is_applied(place: Place) -> None
     (error,) = {outcome.error for outcome in outcomes}
     assert error is not None
     assert error.startswith("version 0002 was changed after it was applied here; restore the file, or make a new")
-    assert {one.drifted for one in status(place.admin, place.logins, migrations=place.migrations)} == {(), ("0002",)}
+    assert {item.drifted for item in status(place.admin, place.logins, migrations=place.migrations)} == {(), ("0002",)}
     assert set(place.versions().values()) == {1, 2}
 
 
@@ -80,7 +80,7 @@ def test_functions_follow_their_files(place: Place) -> None:
     answer = "CREATE OR REPLACE FUNCTION answer() RETURNS integer LANGUAGE sql\nRETURN {};\n"
     place.write("tenant/functions/answer.sql", answer.format(41))
     place.in_schema(place.tenants[0], "CREATE FUNCTION their_own() RETURNS integer LANGUAGE sql RETURN 1")
-    assert {one.redefine for one in status(place.admin, place.logins, migrations=place.migrations)} == {False, True}
+    assert {item.redefine for item in status(place.admin, place.logins, migrations=place.migrations)} == {False, True}
     assert [(outcome.done, outcome.redefined) for outcome in place.migrate()] == [((), True)] * 3
     place.write("tenant/functions/answer.sql", answer.format(42))
     place.migrate()
@@ -103,7 +103,7 @@ def test_a_step_and_its_functions_are_one_transaction(place: Place) -> None:
         "CREATE OR REPLACE FUNCTION widget_count() RETURNS bigint LANGUAGE sql\n"
         "RETURN (SELECT sum(size) FROM widgets);",
     )
-    assert {(one.done, (one.error or "").split(":")[0]) for one in place.migrate()} == {((), "functions and rights")}
+    assert {(item.done, (item.error or "").split(":")[0]) for item in place.migrate()} == {((), "functions and rights")}
     assert place.in_schema(place.tenants[0], "SELECT to_regclass('widgets')").fetchone() == (None,)
     place.write("tenant/schema/0002_widgets.sql", WIDGETS.replace("name text", "name text, size bigint"))
     assert {outcome.done for outcome in place.migrate()} == {("0002",)}

@@ -127,7 +127,7 @@ def test_a_newer_schema_is_left_alone(place: Place) -> None:
     (error,) = {outcome.error for outcome in place.migrate()}
     assert error is not None
     assert error == "version 0002 was applied by a newer release; use the newer release"
-    assert {one.unknown for one in status(place.admin, place.logins, migrations=place.migrations)} == {(), ("0002",)}
+    assert {item.unknown for item in status(place.admin, place.logins, migrations=place.migrations)} == {(), ("0002",)}
 
 
 def test_a_held_lock_is_waited_for_but_not_for_ever(place: Place) -> None:
@@ -153,7 +153,7 @@ def test_tampered_rights_are_restored_on_request(place: Place) -> None:
 def test_a_new_matrix_is_applied_without_a_new_version(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Matrix(grants.TENANT.usage, {}, grants.TENANT.relations, others=grants.TENANT.others)
     monkeypatch.setattr("turno.tenancy.rights.schemas.TENANT", other)
-    assert {one.redefine for one in status(place.admin, place.logins, migrations=place.migrations)} == {False, True}
+    assert {item.redefine for item in status(place.admin, place.logins, migrations=place.migrations)} == {False, True}
     assert [outcome.redefined for outcome in place.migrate()] == [True] * 3
     assert place.migrate() == []
 

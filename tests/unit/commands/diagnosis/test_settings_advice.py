@@ -16,7 +16,7 @@ RIGHT = {
 
 
 def problems(**changed: str) -> list[str]:
-    return [one.problem for one in of_settings(RIGHT | changed)]
+    return [advice.problem for advice in of_settings(RIGHT | changed)]
 
 
 def test_right_settings_need_nothing() -> None:
@@ -33,12 +33,12 @@ def test_advice_leaves_an_application_its_variables() -> None:
 
 def test_all_wrong_settings_are_reported_at_once() -> None:
     wrong = problems(TURNO_QUEUE_BACKENDS="pool", TURNO_WEB_THREADS="many", TURNO_RETENTION_DAYS="0")
-    names = {one.partition("=")[0].partition(" ")[0] for one in wrong}
+    names = {advice.partition("=")[0].partition(" ")[0] for advice in wrong}
     assert names == {"TURNO_QUEUE_BACKENDS", "TURNO_RETENTION_DAYS", "TURNO_WEB_THREADS"}
 
 
 def test_required_settings_are_named() -> None:
-    assert {one.problem.partition(" ")[0] for one in of_settings({})} == {
+    assert {advice.problem.partition(" ")[0] for advice in of_settings({})} == {
         "DATABASE_URL",
         "TURNO_MASTER_KEY",
         "TURNO_JWT_KEY",
