@@ -442,6 +442,14 @@ MUTANTS = (
         (f"{SLOW}::test_buffers_for_slow_clients_are_bounded",),
     ),
     Mutant(
+        "a new client's time to take a response is over",
+        HELD,
+        "turno/http_server/client_connection.py",
+        "        self._taken_at = self.loop.time()\n        self._all = connections\n",
+        "        self._taken_at = 0.0\n        self._all = connections\n",
+        ("tests/unit/http_server/test_client_connection.py::test_new_client_has_its_time_to_take_a_response",),
+    ),
+    Mutant(
         "slow clients take every connection",
         HELD,
         "turno/http_server/client_connection.py",

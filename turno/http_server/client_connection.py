@@ -95,7 +95,7 @@ class ClientConnection(HttpToolsProtocol):
         self.app_state = {CONNECTION: self}  # uvicorn copies it into the scope of each request
         self.patience = CLIENT_TIMEOUT_SECONDS
         self.unsent = 0  # bytes of responses at the last check
-        self._taken_at = 0.0
+        self._taken_at = self.loop.time()
         self._all = connections
         self._head = 0  # bytes since the last complete head, without those of a body
         self._began: float | None = self.loop.time()  # of the incomplete head
