@@ -70,15 +70,20 @@ MUTANTS = (
         (f"{TESTS}::test_a_retry_begins_at_the_checkpoint",),
     ),
     Mutant(
-        "a handler's synchronous_commit reaches its intents and ends",
+        "a handler's synchronous_commit reaches its intents",
         ONCE,
         "turno/migrations/tenant/functions/claim_hold.sql",
         "IN ('off', 'local')",
         "IN ('nothing')",
-        (
-            f"{TESTS}::test_commit_is_synchronous_despite_handler_settings[intend]",
-            f"{TESTS}::test_commit_is_synchronous_despite_handler_settings[complete]",
-        ),
+        (f"{TESTS}::test_commit_is_synchronous_despite_handler_settings[intend]",),
+    ),
+    Mutant(
+        "a handler's synchronous_commit reaches the ends of jobs",
+        ONCE,
+        "turno/migrations/tenant/functions/jobs_finish.sql",
+        "IN ('off', 'local')",
+        "IN ('nothing')",
+        (f"{TESTS}::test_commit_is_synchronous_despite_handler_settings[complete]",),
     ),
     Mutant(
         "a poller's crashes count for ever",

@@ -155,6 +155,14 @@ MUTANTS = (
         "turno/migrations/control/functions/claim.sql",
         "WHERE id = p_worker FOR KEY SHARE;",
         "WHERE id = p_worker;",
+        (f"{FENCING}::test_claiming_worker_is_not_buried_and_may_beat[the next]",),
+    ),
+    Mutant(
+        "a worker may be buried while it claims a job by its id",
+        ALIVE,
+        "turno/migrations/control/functions/claim_job.sql",
+        "WHERE w.id = p_worker FOR KEY SHARE)",
+        "WHERE w.id = p_worker)",
         (f"{FENCING}::test_claiming_worker_is_not_buried_and_may_beat[by id]",),
     ),
     Mutant(

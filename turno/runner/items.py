@@ -247,7 +247,7 @@ class Group(Generic[T]):
     def entries(self) -> list[dict[str, Any]]:
         """Return the items' lines for the ledger; raises HandlerMisuse if the group was never run."""
         if self.state != "done":
-            raise HandlerMisuse("an item of job.each was passed over: run each item, or group, inside a `with` of it")
+            raise HandlerMisuse("an item of job.each was passed over: run each inside `with step as item:`")
         return [self._entry(step) for step in self.steps]
 
     def _entry(self, step: Step[T]) -> dict[str, Any]:

@@ -52,8 +52,13 @@ class HandlerConnection(ConfirmedConnection):
         """Run a statement; raises HandlerMisuse while this is refused."""
         if self.refusal is not None:
             gen.close()
-            raise HandlerMisuse(self.refusal)
+        self.raise_refusal()
         return super().wait(gen, *arguments, **options)
+
+    def raise_refusal(self) -> None:
+        """Raise HandlerMisuse while statements are refused; a pipeline checks this before its first message."""
+        if self.refusal is not None:
+            raise HandlerMisuse(self.refusal)
 
     @property
     def busy(self) -> bool:

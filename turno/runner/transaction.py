@@ -89,8 +89,7 @@ class BatchTransaction:
     def _set_savepoint(self) -> None:
         release = f"RELEASE SAVEPOINT {self._savepoint}; " if self._savepoint else ""
         self._savepoint = f"job_{token_hex(8)}"  # a name that no handler chooses by accident
-        if self._session.refusal is not None:
-            raise HandlerMisuse(self._session.refusal)
+        self._session.raise_refusal()
         try:
             run_text(self._session, release + NEXT.format(started=self._started, savepoint=self._savepoint))
         except psycopg.Error as error:
@@ -269,6 +268,7 @@ class BatchTransaction:
 
     def prove(self) -> None:
         """Raise HandlerMisuse if the handler has ended the transaction: then no record may be written."""
+        self.connection.raise_refusal()
         JobPipeline(self.connection, self._login.schema).finish(self._started, (), self.worker).exchange()
 
     def begin(self) -> None:

@@ -110,8 +110,8 @@ MUTANTS = (
         "the call may write with the job's session",
         OWN,
         "turno/runner/session.py",
-        "        if self.refusal is not None:\n",
-        "        if False:\n",
+        "        if self.refusal is not None:\n            raise",
+        "        if False:\n            raise",
         (f"{MISUSE}::test_the_call_cannot_use_the_job_s_session",),
     ),
     Mutant(

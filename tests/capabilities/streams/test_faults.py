@@ -40,7 +40,8 @@ def test_sigterm_ends_streams_and_next_process_resumes(
 ) -> None:
     job_id = example.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(hours=1))
     with ExitStack() as stack:
-        with web_of(example) as web:
+        # Streams that nothing ends would be cut off after the grace period.
+        with web_of(example, TURNO_SHUTDOWN_GRACE_SECONDS="60") as web:
             opened = [
                 stack.enter_context(StreamClient(web.port, "/api/stream", headers_of(example))) for _ in range(STREAMS)
             ]
@@ -49,7 +50,8 @@ def test_sigterm_ends_streams_and_next_process_resumes(
             assert web._process is not None
             web._process.terminate()
             for stream in opened:
-                assert stream.rest() == [("bye", {"reason": "shutting-down"})]
+                assert stream.event(within=20) == ("bye", {"reason": "shutting-down"})
+                assert stream.rest() == []
                 assert stream.retry == 2000
             assert web._process.wait(20) == 0
             del deaf
