@@ -153,7 +153,8 @@ def rights(managed: Managed) -> list[tuple[Any, ...]]:
                    array(SELECT a::text FROM aclexplode(coalesce(nspacl, acldefault('n', nspowner))) a ORDER BY 1)
             FROM pg_namespace WHERE nspname !~ '^pg_'
             UNION ALL
-            SELECT 'role', rolname, '', array(SELECT roleid::regrole::text FROM pg_auth_members WHERE member = r.oid)
+            SELECT 'role', rolname, '',
+                   array(SELECT roleid::regrole::text FROM pg_auth_members WHERE member = r.oid ORDER BY 1)
             FROM pg_roles r WHERE rolname ~ %s ORDER BY 1, 2
             """,
             [f"_{managed.service.rpartition('_')[2]}$|^turno"],
