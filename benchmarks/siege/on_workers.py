@@ -38,7 +38,8 @@ UNKNOWN, MANY = "type_that_nobody_knows", 100
 def oversized_queue(place: Place, _seconds: float) -> Callable[[], Ending]:
     """Enqueue from a job, for a later moment, a ticket that no index of ready tickets can store."""
     soon = datetime.now(UTC) + timedelta(seconds=1.5)
-    poison = place.new_job(Faulty, {"how": "ok"}, queue=secrets.token_hex(2667), run_at=soon, user_id="oversized")
+    poison = place.new_job(Faulty, {"how": "ok"}, run_at=soon, user_id="oversized")
+    poison = replace(poison, queue=secrets.token_hex(2667))  # SQL of a handler names any queue
     attacker = place.in_a_job(place.enqueuing(poison), user=poison.user_id)
     place.reaches(attacker, *ENDED)
     return lambda: _of_enqueuing(place, attacker, "user_id = 'oversized' AND type = 'faulty'")
@@ -46,7 +47,8 @@ def oversized_queue(place: Place, _seconds: float) -> Callable[[], Ending]:
 
 def near_the_limit(place: Place, _seconds: float) -> Callable[[], Ending]:
     """Enqueue from a job a ticket that fits the index; then an operator changes the tenant's backend."""
-    poison = place.new_job(Faulty, {"how": "ok"}, queue=secrets.token_hex(1322), user_id="near")
+    poison = place.new_job(Faulty, {"how": "ok"}, user_id="near")
+    poison = replace(poison, queue=secrets.token_hex(1322))
     attacker = place.in_a_job(place.enqueuing(poison), user=poison.user_id)
     place.reaches(attacker, *ENDED)
     with service_session(place.bench.logins, place.bench.logins.operator, application="turno-cli") as operator:
