@@ -206,8 +206,8 @@ def test_failures_authorise_no_invoice_twice_and_lose_none(
             continue_ended(branch)
     codes = example.rows("SELECT point_of_sale, number, cae, total FROM invoices WHERE order_id >= %s", FIRST_ORDER)
     ours = [item for item in branch.granted() if item.document_number != OTHERS_DOCUMENT]
-    assert len(ours) == wanted == len({our.cae for our in ours})
-    held = {(our.series.point_of_sale, our.number): (our.cae, our.total) for our in ours}
+    assert len(ours) == wanted == len({voucher.cae for voucher in ours})
+    held = {(voucher.series.point_of_sale, voucher.number): (voucher.cae, voucher.total) for voucher in ours}
     known = {(row["point_of_sale"], row["number"]): (row["cae"], str(row["total"])) for row in codes if row["cae"]}
     assert known == held
     # A number used by another program is for a person, who sees both.

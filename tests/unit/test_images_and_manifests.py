@@ -228,9 +228,9 @@ def test_kubernetes_knows_every_kind_and_field() -> None:
     ours = [
         one for one in objects() if one["apiVersion"].partition("/")[0] not in {"kustomize.config.k8s.io", "keda.sh"}
     ]
-    assert {our["kind"] for our in ours} > {"Deployment", "CronJob", "Job", "Ingress", "NetworkPolicy"}
-    for our in ours:
-        kubernetes_validate.validate(our, KUBERNETES, strict=True)
+    assert {known["kind"] for known in ours} > {"Deployment", "CronJob", "Job", "Ingress", "NetworkPolicy"}
+    for known in ours:
+        kubernetes_validate.validate(known, KUBERNETES, strict=True)
 
 
 def test_kustomization_takes_every_file_and_patches_objects() -> None:
@@ -241,7 +241,7 @@ def test_kustomization_takes_every_file_and_patches_objects() -> None:
         assert files == {name for name in reply["resources"] if name.endswith(".yaml")}
         assert all((file.parent / name).exists() for name in reply["resources"])
         for patch in reply.get("patches", []):
-            changed = [capability for name, capability in known.items() if re.fullmatch(patch["target"]["name"], name)]
+            changed = [deployment for name, deployment in known.items() if re.fullmatch(patch["target"]["name"], name)]
             (operation,) = yaml.safe_load(patch["patch"])
             assert operation == {"op": "remove", "path": "/spec/replicas"}
             assert len(changed) == 2

@@ -186,9 +186,9 @@ def doctor() -> int:
 
 
 def _advice() -> Iterator[Advice]:
-    troubles_of_settings = list(of_settings(variables()))
-    yield from troubles_of_settings
-    if any(trouble.fatal for trouble in troubles_of_settings):
+    advices = list(of_settings(variables()))
+    yield from advices
+    if any(advice.fatal for advice in advices):
         return
     yield from of_database(read_settings(), explained)
 

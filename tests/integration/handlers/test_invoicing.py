@@ -211,17 +211,17 @@ def test_returned_goods_become_a_credit_note_to_the_cent(
     with branch.transaction(force_rollback=True):
         order_id = add_order(branch, "registered", ordered)
         preview = branch.execute("SELECT net_amount FROM billable_orders").fetchone()
-        issued = {handler.kind: handler for handler in issue(branch, order_id, point_of_sale)}
+        issued = {invoice.kind: invoice for invoice in issue(branch, order_id, point_of_sale)}
         sold = sum(quantity > 0 for _, quantity, _, _ in ordered)
-        assert {kind: handler.lines for kind, handler in issued.items()} == {
+        assert {kind: invoice.lines for kind, invoice in issued.items()} == {
             kind: count for kind, count in (("invoice", sold), ("credit_note", len(ordered) - sold)) if count
         }
-        totals = {handler.kind: handler.net_total for handler in issued.values()}
+        totals = {invoice.kind: invoice.net_total for invoice in issued.values()}
         # The page's forecast equals the invoice's claim less the credit note.
         assert preview == (totals.get("invoice", Decimal(0)) - totals.get("credit_note", Decimal(0)),)
         assert all(
-            handler.total == handler.net_total + handler.iva_total >= 0 and handler.number == 1
-            for handler in issued.values()
+            invoice.total == invoice.net_total + invoice.iva_total >= 0 and invoice.number == 1
+            for invoice in issued.values()
         )
         assert check_invoices(branch) == CLEAN
 
@@ -230,7 +230,7 @@ def test_credit_notes_are_numbered_apart_and_issued_once(branch: Connection[Any]
     order_id = add_order(
         branch, "registered", [(Decimal(10), 2, Decimal(0), Decimal(21)), (Decimal(10), -1, Decimal(0), Decimal(21))]
     )
-    labels = [handler.label for handler in issue(branch, order_id, 1)]
+    labels = [invoice.label for invoice in issue(branch, order_id, 1)]
     assert labels == ["A 00001-00000001", "NC A 00001-00000001"]
     with pytest.raises(AlreadyInvoiced) as refusal:
         issue(branch, order_id, 1)

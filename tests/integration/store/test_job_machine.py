@@ -378,7 +378,7 @@ class JobMachine(RuleBasedStateMachine):
     )
     def run_a_batch(self, slug: str, ends: list[str], meanwhile: str) -> None:
         members = [item for item in self.held(started=False) if item.job.tenant.slug == slug][:MOST]
-        zombies = [zomby for zomby in self.zombies() if zomby.job.tenant.slug == slug][:1]
+        zombies = [zombie for zombie in self.zombies() if zombie.job.tenant.slug == slug][:1]
         session = self._session(self.example.tenants[slug])
         result = attempt_steps.fetch_batch(session, [member.claim for member in zombies + members])
         assert set(result) == {member.job.id for member in members}

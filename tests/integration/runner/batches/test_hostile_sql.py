@@ -103,8 +103,8 @@ def test_constraint_modes_of_a_job_fail_no_neighbour(example: ExampleInstallatio
 
     HOOKS.update(G0=check_at_once, G1=twice_for_a_while)
     jobs = [
-        example.enqueue({"how": "hook", "text": f"G{n}"}, handler=FaultyBatched, user_id=trouble, max_attempts=1)
-        for n, trouble in enumerate(["ana", user])
+        example.enqueue({"how": "hook", "text": f"G{n}"}, handler=FaultyBatched, user_id=submitter, max_attempts=1)
+        for n, submitter in enumerate(["ana", user])
     ]
     try:
         execute_batch_here(example, claim(example))
