@@ -97,7 +97,7 @@ class StockBoard(Stock):
 
 
 REGISTRY = Registry.of((SendReceipt, Ledger, Pay, Stock, StockBoard))
-PLACE = "tests.event_handlers:REGISTRY"
+REGISTRY_PATH = "tests.event_handlers:REGISTRY"
 
 
 class SendReceiptOfRefunds(SendReceipt):

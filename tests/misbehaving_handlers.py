@@ -42,7 +42,7 @@ from tests.misdeeds.sessions import (
     who,
 )
 from tests.misdeeds.steps import (
-    checkpoint_until_told,
+    checkpoint_until_signal,
     items,
     leave_the_batch_early,
     progress,
@@ -189,7 +189,7 @@ DEEDS |= {
     "deadlock": deadlock,
     "hold_savepoints": hold_savepoints,
     "listen_and_wait": listen_and_wait,
-    "checkpoint_until_told": checkpoint_until_told,
+    "checkpoint_until_signal": checkpoint_until_signal,
     "wait_for_a_lock": wait_for_a_lock,
     "wait_for_company": wait_for_company,
     "huge_result": lambda _job, payload: {"x": "x" * (payload.number << 20)},

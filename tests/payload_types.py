@@ -14,7 +14,7 @@ from msgspec import Meta
 from turno.jobs.handler import JobHandler, Registry
 from turno.jobs.job_context import JobContext
 
-PLACE = "tests.payload_types:REGISTRY"
+REGISTRY_PATH = "tests.payload_types:REGISTRY"
 
 
 class Colour(Enum):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from tests.attempt_here import attempt
+from tests.attempt_in_process import attempt
 from tests.misbehaving_handlers import Faulty
 from turno.commands.main import main
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def turno_said(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Any:
+def run_turno(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Run `turno` in this process, in the installation's environment; returns its status and its output."""
     example.faulty = True
     example.backend = "pool"  # a hint launches no worker
@@ -37,27 +37,27 @@ def failed(example: ExampleInstallation) -> None:
         assert attempt(example, job_id)["status"] == "failed"
 
 
-def test_failed_jobs_are_grouped_previewed_and_retried(example: ExampleInstallation, turno_said: Any) -> None:
+def test_failed_jobs_are_grouped_previewed_and_retried(example: ExampleInstallation, run_turno: Any) -> None:
     failed(example)
-    status, said = turno_said(
+    status, said = run_turno(
         "job", "list", "--all", "--status", "failed", "--since", "1h", "--group-by", "error", "--json"
     )
     (group,) = json.loads(said)
     assert (status, group["jobs"], group["tenants"]) == (0, 3, 2)
-    status, said = turno_said("job", "retry", "--all", "--type", "faulty", "--error", group["name"], "--dry-run")
+    status, said = run_turno("job", "retry", "--all", "--type", "faulty", "--error", group["name"], "--dry-run")
     assert (status, said.splitlines()[0]) == (0, "3 jobs of 2 tenants would be retried")
-    assert turno_said("audit", "list", "--json") == (0, "[]\n")
-    status, said = turno_said("job", "retry", "--all", "--error", "PermanentFailure", "--by", "eva")
+    assert run_turno("audit", "list", "--json") == (0, "[]\n")
+    status, said = run_turno("job", "retry", "--all", "--error", "PermanentFailure", "--by", "eva")
     assert (status, said.splitlines()) == (0, ["3 jobs of 2 tenants retried", "  suc0002 2", "  suc0001 1"])
-    status, said = turno_said("audit", "list", "--json")
+    status, said = run_turno("audit", "list", "--json")
     assert [(row["actor"], row["action"], row["jobs"]) for row in json.loads(said)] == [
         ("eva", "retry", 2),
         ("eva", "retry", 1),
     ]
-    assert "replayed" in turno_said("job", "list", "--all", "--status", "failed")[1]
+    assert "replayed" in run_turno("job", "list", "--all", "--status", "failed")[1]
 
 
-def test_failed_items_are_listed_and_retried_in_all_tenants(example: ExampleInstallation, turno_said: Any) -> None:
+def test_failed_items_are_listed_and_retried_in_all_tenants(example: ExampleInstallation, run_turno: Any) -> None:
     example.rows("DELETE FROM customers WHERE company_name = 'Faulty'")
     batches = {}
     for tenant, fails in ((example.one, "0,1"), (example.other, "0")):
@@ -66,83 +66,83 @@ def test_failed_items_are_listed_and_retried_in_all_tenants(example: ExampleInst
         attempt(example, job_id)
         batches[tenant.slug] = job_id
     example.rows("SELECT turno.count_outcomes(1000)")
-    status, said = turno_said("status", "--all")
+    status, said = run_turno("status", "--all")
     assert status == 1
     assert "items of faulty fail in 2 tenants: 3 of 4 in the last hour, mostly ValueError: item # is bad" in said
-    said = turno_said("job", "list", "--all", "--outcome", "nothing_done", "--json")[1]
+    said = run_turno("job", "list", "--all", "--outcome", "nothing_done", "--json")[1]
     assert [(row["job_id"], row["status"], row["failed"]) for row in json.loads(said)] == [
         (str(batches["suc0001"]), "completed", 2)
     ]
-    said = turno_said("job", "list", "--tenant", "suc0002", "--outcome", "completed_with_failures", "--json")[1]
+    said = run_turno("job", "list", "--tenant", "suc0002", "--outcome", "completed_with_failures", "--json")[1]
     assert [row["id"] for row in json.loads(said)] == [str(batches["suc0002"])]
-    assert json.loads(turno_said("job", "list", "--tenant", "suc0002", "--outcome", "completed", "--json")[1]) == []
+    assert json.loads(run_turno("job", "list", "--tenant", "suc0002", "--outcome", "completed", "--json")[1]) == []
     for scope, counts in ((("--all",), (2, 3, 2)), (("--tenant", "suc0002"), (1, 1, 1))):
-        (group,) = json.loads(turno_said("job", "list", *scope, "--group-by", "error", "--json")[1])
+        (group,) = json.loads(run_turno("job", "list", *scope, "--group-by", "error", "--json")[1])
         assert group["name"] == "ValueError: item # is bad"
         assert (group["jobs"], group["items"], group["tenants"]) == counts
-    status, said = turno_said("job", "retry", "--all", "--dry-run")
+    status, said = run_turno("job", "retry", "--all", "--dry-run")
     assert said.splitlines()[0] == "2 jobs of 2 tenants would be retried, 2 of them for 3 failed items"
-    status, said = turno_said("job", "retry", "--all")
+    status, said = run_turno("job", "retry", "--all")
     assert said.splitlines()[0] == "2 jobs of 2 tenants retried, 2 of them for 3 failed items"
-    assert turno_said("job", "retry", "--all")[1].splitlines()[0] == "0 jobs retried"
-    assert "items of faulty" not in turno_said("status", "--all")[1]
-    assert json.loads(turno_said("job", "list", "--all", "--group-by", "error", "--json")[1]) == []
+    assert run_turno("job", "retry", "--all")[1].splitlines()[0] == "0 jobs retried"
+    assert "items of faulty" not in run_turno("status", "--all")[1]
+    assert json.loads(run_turno("job", "list", "--all", "--group-by", "error", "--json")[1]) == []
 
 
-def test_job_search_covers_every_tenant_by_its_own_filter(example: ExampleInstallation, turno_said: Any) -> None:
+def test_job_search_covers_every_tenant_by_its_own_filter(example: ExampleInstallation, run_turno: Any) -> None:
     mine = example.enqueue({"how": "ok"}, handler=Faulty, tenant=example.other, correlation_id="tonight", user_id="ana")
     example.enqueue({"how": "error"}, handler=Faulty, tenant=example.one, user_id="ben")
     for filters in (("--correlation-id", "tonight"), ("--user", "ana"), ("--payload", '"OK"')):
-        status, said = turno_said("job", "list", "--all", *filters, "--json")
+        status, said = run_turno("job", "list", "--all", *filters, "--json")
         assert (status, [(row["id"], row["tenant"]) for row in json.loads(said)]) == (0, [(str(mine), "suc0002")])
-        assert json.loads(turno_said("job", "list", "--all", *filters, "--tenant", "suc0001", "--json")[1]) == []
-        assert json.loads(turno_said("job", "list", "--all", *filters, "--until", "1h", "--json")[1]) == []
-        assert len(json.loads(turno_said("job", "list", "--tenant", "suc0002", *filters, "--json")[1])) == 1
+        assert json.loads(run_turno("job", "list", "--all", *filters, "--tenant", "suc0001", "--json")[1]) == []
+        assert json.loads(run_turno("job", "list", "--all", *filters, "--until", "1h", "--json")[1]) == []
+        assert len(json.loads(run_turno("job", "list", "--tenant", "suc0002", *filters, "--json")[1])) == 1
 
 
-def test_one_job_is_moved_run_and_shown_with_frames(example: ExampleInstallation, turno_said: Any) -> None:
+def test_one_job_is_moved_run_and_shown_with_frames(example: ExampleInstallation, run_turno: Any) -> None:
     job_id = example.enqueue({"how": "permanent"}, handler=Faulty)
     item = ("--tenant", "suc0001", str(job_id))
-    assert turno_said("job", "set", "--priority", "urgent", *item) == (0, f"job {job_id} is changed\n")
-    assert turno_said("job", "set", "--at", "2030-01-01T00:00Z", *item)[0] == 0
-    assert "scheduled" in turno_said("job", "show", *item)[1]
-    assert turno_said("job", "set", "--at", "now", "--dry-run", *item) == (0, f"job {job_id} would be changed\n")
-    assert turno_said("job", "set", "--at", "now", *item)[0] == 0
+    assert run_turno("job", "set", "--priority", "urgent", *item) == (0, f"job {job_id} is changed\n")
+    assert run_turno("job", "set", "--at", "2030-01-01T00:00Z", *item)[0] == 0
+    assert "scheduled" in run_turno("job", "show", *item)[1]
+    assert run_turno("job", "set", "--at", "now", "--dry-run", *item) == (0, f"job {job_id} would be changed\n")
+    assert run_turno("job", "set", "--at", "now", *item)[0] == 0
     assert attempt(example, job_id)["status"] == "failed"
-    assert turno_said("job", "set", "--at", "now", *item)[0] == 1
-    shown = turno_said("job", "show", "--traceback", *item)[1]
+    assert run_turno("job", "set", "--at", "now", *item)[0] == 1
+    shown = run_turno("job", "show", "--traceback", *item)[1]
     assert "misbehaving_handlers.py" in shown
     assert "turno/runner" not in shown
-    assert turno_said("job", "discard", *item) == (0, f"job {job_id} is discarded\n")
-    assert turno_said("job", "discard", *item)[0] == 1
+    assert run_turno("job", "discard", *item) == (0, f"job {job_id} is discarded\n")
+    assert run_turno("job", "discard", *item)[0] == 1
 
 
-def test_tenants_types_and_workers_are_set(example: ExampleInstallation, turno_said: Any) -> None:
-    assert turno_said("tenant", "set", "suc0001", "--weight", "3", "--cap", "5", "--paused")[0] == 0
+def test_tenants_types_and_workers_are_set(example: ExampleInstallation, run_turno: Any) -> None:
+    assert run_turno("tenant", "set", "suc0001", "--weight", "3", "--cap", "5", "--paused")[0] == 0
     (row,) = example.rows(
         "SELECT weight, cap, paused_at IS NOT NULL AS paused FROM turno.tenants WHERE slug = 'suc0001'"
     )
     assert row == {"weight": 3, "cap": 5, "paused": True}
-    listed = json.loads(turno_said("tenant", "list", "--json")[1])
+    listed = json.loads(run_turno("tenant", "list", "--json")[1])
     assert [(item["slug"], item["paused_at"] is not None) for item in listed] == [("suc0001", True), ("suc0002", False)]
     job_id = example.enqueue({"how": "ok"}, handler=Faulty)
-    assert "an operator paused the tenant" in turno_said("job", "show", "--tenant", "suc0001", str(job_id))[1]
-    assert turno_said("tenant", "set", "suc0001", "--weight", "1", "--cap", "none", "--resumed")[0] == 0
-    assert turno_said("type", "set", "faulty", "--timeout", "7", "--max-attempts", "2")[0] == 0
-    (faulty,) = [item for item in json.loads(turno_said("type", "list", "--json")[1]) if item["type"] == "faulty"]
+    assert "an operator paused the tenant" in run_turno("job", "show", "--tenant", "suc0001", str(job_id))[1]
+    assert run_turno("tenant", "set", "suc0001", "--weight", "1", "--cap", "none", "--resumed")[0] == 0
+    assert run_turno("type", "set", "faulty", "--timeout", "7", "--max-attempts", "2")[0] == 0
+    (faulty,) = [item for item in json.loads(run_turno("type", "list", "--json")[1]) if item["type"] == "faulty"]
     assert (faulty["set"]["timeout"], faulty["code"]["timeout"], faulty["set"]["max_attempts"]) == (
         7.0,
         Faulty.timeout,
         2,
     )
-    assert "7.0 (" in turno_said("type", "list")[1]
+    assert "7.0 (" in run_turno("type", "list")[1]
     example.rows("INSERT INTO turno.workers (backend, host, pid) VALUES ('pool', 'here', 7)")
-    assert turno_said("worker", "set", "here:7", "quiet")[0] == 0
-    assert "quiet" in turno_said("worker", "list")[1]
+    assert run_turno("worker", "set", "here:7", "quiet")[0] == 0
+    assert "quiet" in run_turno("worker", "list")[1]
     assert example.rows("SELECT request FROM turno.workers") == [{"request": "quiet"}]
-    assert turno_said("worker", "set", "here:7", "resume")[0] == 0
-    assert "alive" in turno_said("worker", "list")[1]
-    assert turno_said("worker", "set", "here:8", "stop")[0] == 1
+    assert run_turno("worker", "set", "here:7", "resume")[0] == 0
+    assert "alive" in run_turno("worker", "list")[1]
+    assert run_turno("worker", "set", "here:8", "stop")[0] == 1
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ def test_tenants_types_and_workers_are_set(example: ExampleInstallation, turno_s
     ],
 )
 def test_a_senseless_option_is_named(
-    turno_said: Any, example: ExampleInstallation, arguments: tuple[str, ...], named: str
+    run_turno: Any, example: ExampleInstallation, arguments: tuple[str, ...], named: str
 ) -> None:
-    status, said = turno_said(*arguments)
+    status, said = run_turno(*arguments)
     assert (status, named in said) == (2, True), said
     assert example.rows("SELECT 1 FROM turno.operator_audit") == []

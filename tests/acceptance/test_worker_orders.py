@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.attempt_here import attempt
+from tests.attempt_in_process import attempt
 from tests.misbehaving_handlers import Faulty
 from turno.jobs.job import JobRef
 from turno.store.operator.run_time_settings import ask_worker, set_type

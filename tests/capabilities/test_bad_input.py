@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from psycopg import sql
 
 from tests.capabilities.test_removal import capabilities, fill
-from tests.web_here import web_of
+from tests.web_in_process import web_of
 from turno import capability
 from turno.capability import Capability, Command, JobFilter, installed, job_filters
 from turno.commands.main import all_commands, main

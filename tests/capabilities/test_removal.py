@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.web_here import web_of
+from tests.web_in_process import web_of
 from turno.capability import Capability, installed, load
 from turno.commands.main import all_commands
 

@@ -34,7 +34,7 @@ def verdict_of(ended: subprocess.CompletedProcess[str], *, status: int) -> dict[
     return verdict
 
 
-def assert_found_without(guard: str) -> None:
+def assert_violation_without(guard: str) -> None:
     """Play the guard's proof: the run must find the violation."""
     proof = PROOFS[guard]
     ended = nemesis("--seed", "1", "--patience", str(PATIENCE), "--without", guard, *proof.arguments)

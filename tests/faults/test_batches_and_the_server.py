@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.servers.embedded_postgres import Cluster
-from tests.batch_here import claim_batches_here, execute_batch_here
+from tests.batch_in_process import claim_batches_in_process, execute_batch_in_process
 from tests.faults.own_server import own_example, reconnect
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import RUNS, FaultyBatched
@@ -42,15 +42,15 @@ def test_uncommitted_work_is_done_once(
             cluster.kill()
             cluster.start()
 
-    (claims,) = claim_batches_here(example)
+    (claims,) = claim_batches_in_process(example)
     monkeypatch.setattr(crash_points, "reach", crash)
-    execute_batch_here(example, claims)
+    execute_batch_in_process(example, claims)
     assert crashed == [step]
     reconnect(example)
     # Claims are not synced: a claim that was lost with the server has no owner. A running job may have met an error.
     example.time_passes()
-    for batch in claim_batches_here(example):
-        execute_batch_here(example, batch)
+    for batch in claim_batches_in_process(example):
+        execute_batch_in_process(example, batch)
     result = [example.job(job_id) for job_id in jobs]
     assert [(job["status"], job["crashes"]) for job in result] == [("completed", 0)] * 3
     assert sum(job["errors"] for job in result) <= 1

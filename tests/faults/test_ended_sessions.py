@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg.errors import LockNotAvailable, ProgramLimitExceeded, ReadOnlySqlTransaction, TooManyConnections
 
-from tests.attempt_here import claim_here
+from tests.attempt_in_process import claim_in_process
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Faulty
 from turno.errors import NotStarted
@@ -76,7 +76,7 @@ def test_child_without_result_exits_by_code_of_the_cause(
         raise error
 
     example.faulty = True
-    claim = claim_here(example, example.enqueue({"how": "ok"}, handler=Faulty))
+    claim = claim_in_process(example, example.enqueue({"how": "ok"}, handler=Faulty))
     forks = ForkServer(ChildConfig(run=run, jobs=1))
     try:
         child = forks.fork(lambda claim, _: claim)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from cli.demo.invoices import InvoiceIntegrity, check_invoices
-from tests.attempt_here import attempt
+from tests.attempt_in_process import attempt
 from tests.installation import ExampleInstallation
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults.nemesis_run import assert_found_without
+from tests.faults.nemesis_run import assert_violation_without
 
 
 @pytest.mark.timeout(600)
 def test_unordered_event_is_received_too_early() -> None:
-    assert_found_without("order")
+    assert_violation_without("order")

@@ -92,7 +92,7 @@ def test_jobs_live_through_an_upgrade(
         query = "SELECT colour FROM background_jobs WHERE id = %s"
         return {row["colour"] for job_id, tenant in jobs for row in example.rows(query, job_id, tenant=tenant)}
 
-    under_way = enqueue("checkpoint_until_told")
+    under_way = enqueue("checkpoint_until_signal")
     pool = example.start_pool(TURNO_MAX_CHILDREN="2", MEET=str(tmp_path))
     assert go_on()
     waiting = enqueue("ok")

@@ -167,7 +167,7 @@ def test_two_releases_side_by_side_and_back_while_people_submit(
 ) -> None:
     old, new = releases
     long_jobs = [
-        (example.enqueue({"how": "checkpoint_until_told"}, handler=Faulty, tenant=tenant), tenant.slug)
+        (example.enqueue({"how": "checkpoint_until_signal"}, handler=Faulty, tenant=tenant), tenant.slug)
         for tenant in (example.one, example.other)
     ]
 

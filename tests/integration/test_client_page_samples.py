@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.web_here import web_of
+from tests.web_in_process import web_of
 from turno.commands.token import development_token
 
 if TYPE_CHECKING:

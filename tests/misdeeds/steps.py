@@ -87,7 +87,7 @@ def wait_for_company(job: JobContext, _payload: FaultyPayload) -> dict[str, Any]
     return {}
 
 
-def checkpoint_until_told(job: JobContext, _payload: FaultyPayload) -> dict[str, Any]:
+def checkpoint_until_signal(job: JobContext, _payload: FaultyPayload) -> dict[str, Any]:
     """Count with a checkpoint each time, until the word to go on."""
     reached = job.checkpoint_state or 0
     while not (Path(os.environ["MEET"]) / "go").exists():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.capabilities.effects.other_side import Outside, Place
+from tests.capabilities.effects.external_system import Outside, Scenario
 from tests.installation import ExampleInstallation
 
 
 @pytest.fixture
-def place(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Place:
+def scenario(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Scenario:
     example.rows("DELETE FROM customers WHERE company_name = 'Faulty'")
-    return Place(example, Outside(), monkeypatch)
+    return Scenario(example, Outside(), monkeypatch)

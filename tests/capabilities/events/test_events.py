@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 import turno
-from tests.event_handlers import NEWER, PLACE, REGISTRY, Pay
+from tests.event_handlers import NEWER, REGISTRY, REGISTRY_PATH, Pay
 from tests.installation import ExampleInstallation
 from turno.capabilities.events import stored
 from turno.capabilities.events.data import check_event
@@ -35,8 +35,8 @@ BOTH = Counter(send_receipt=1, ledger=1)
 
 @pytest.fixture(autouse=True)
 def subscribed(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TURNO_HANDLERS", PLACE)
-    example.registry = PLACE
+    monkeypatch.setenv("TURNO_HANDLERS", REGISTRY_PATH)
+    example.registry = REGISTRY_PATH
     tell(example, REGISTRY)
     yield
     example.rows("DELETE FROM turno.subscriptions")

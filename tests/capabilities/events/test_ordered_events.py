@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import turno
-from tests.event_handlers import PLACE, REGISTRY
+from tests.event_handlers import REGISTRY, REGISTRY_PATH
 from tests.installation import ExampleInstallation
 from turno.capabilities.events import stored
 from turno.capabilities.events.stored import Page, Replay
@@ -29,8 +29,8 @@ WHERE j.type = %s ORDER BY a.started_at
 
 @pytest.fixture(autouse=True)
 def subscribed(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TURNO_HANDLERS", PLACE)
-    example.registry, example.backend = PLACE, "exec"
+    monkeypatch.setenv("TURNO_HANDLERS", REGISTRY_PATH)
+    example.registry, example.backend = REGISTRY_PATH, "exec"
     example.engine.announce(of(REGISTRY), 20)
     yield
     with judge_of(example.url, example.one) as judge:

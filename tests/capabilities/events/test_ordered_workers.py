@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 import turno
-from tests.event_handlers import PLACE
+from tests.event_handlers import REGISTRY_PATH
 from tests.installation import ExampleInstallation
 from turno.testing.invariants import judge_of
 from turno.testing.wait import wait_until
@@ -19,8 +19,8 @@ KEYS, EVENTS = 3, 4
 
 
 def test_retries_overtake_no_event(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TURNO_HANDLERS", PLACE)
-    example.registry, example.backend = PLACE, "pool"
+    monkeypatch.setenv("TURNO_HANDLERS", REGISTRY_PATH)
+    example.registry, example.backend = REGISTRY_PATH, "pool"
     pools = [example.start_pool(TURNO_MIN_CHILDREN="2") for _ in range(2)]
     subscribed = "SELECT FROM turno.subscriptions WHERE event = 'stock.moved'"
     assert wait_until(lambda: len(example.rows(subscribed)) == 2, within=30)  # the workers have registered

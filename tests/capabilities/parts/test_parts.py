@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 import turno
-from tests.attempt_here import attempt, claim_here, execute_here
-from tests.capabilities.effects.other_side import KEY, Outside
+from tests.attempt_in_process import attempt, claim_in_process, execute_in_process
+from tests.capabilities.effects.external_system import KEY, Outside
 from tests.misbehaving_handlers import REGISTRY, Faulty
 from tests.misdeeds.deed import DEEDS, FaultyPayload
 from turno import crash_points
@@ -117,10 +117,10 @@ def test_two_parts_that_end_at_once_let_it_go_on(example: ExampleInstallation, s
 def test_a_job_that_ran_for_another_reason_waits_again(example: ExampleInstallation, split: Split) -> None:
     job_id = split()
     attempt(example, job_id)
-    claim = claim_here(example, parts(example, job_id)[0]["id"])
+    claim = claim_in_process(example, parts(example, job_id)[0]["id"])
     example.rows("UPDATE turno.tickets SET state = 'ready', run_at = clock_timestamp() WHERE job_id = %s", job_id)
     assert attempt(example, job_id)["status"] == "pending"
-    execute_here(example, claim)
+    execute_in_process(example, claim)
     assert len(parts(example, job_id)) == 3
     drain(example)
     assert example.job(job_id)["status"] == "completed"
@@ -133,9 +133,9 @@ def test_parts_ended_before_the_wait_resume_the_job(
     job_id = split()
     attempt(example, job_id)
     example.rows("UPDATE turno.tickets SET state = 'ready', run_at = clock_timestamp() WHERE job_id = %s", job_id)
-    claim = claim_here(example, job_id)
+    claim = claim_in_process(example, job_id)
     monkeypatch.setattr(crash_points, "reach", lambda step: step == "splitting" and drain(example))
-    assert execute_here(example, claim)["status"] == "pending"
+    assert execute_in_process(example, claim)["status"] == "pending"
     drain(example)
     assert example.job(job_id)["status"] == "completed"
 
@@ -155,12 +155,12 @@ def test_the_end_of_a_part_wakes_no_job_in_review(
     example.rows("UPDATE background_jobs SET max_attempts = 1")
     attempt(example, job_id)
     first, second, last = parts(example, job_id)
-    at_work = [claim_here(example, part["id"]) for part in (second, last)]
+    at_work = [claim_in_process(example, part["id"]) for part in (second, last)]
     attempt(example, first["id"])
     assert example.rows("SELECT promoted FROM turno.promote(10)") == [{"promoted": 1}]
     assert attempt(example, job_id)["run_at"] == FOREVER
     for claim in at_work:
-        execute_here(example, claim)
+        execute_in_process(example, claim)
         assert example.rows("SELECT promoted FROM turno.promote(10)") == [{"promoted": 0}]
     assert example.ticket(job_id)["state"] == "review"  # type: ignore[index]
     example.rows("SELECT job_repair('exec')")
@@ -203,12 +203,12 @@ def test_first_failure_cancels_other_parts_on_request(example: ExampleInstallati
     job_id = split(1, stop_on_failure=True)
     attempt(example, job_id)
     first, _, last = parts(example, job_id)
-    at_work = claim_here(example, last["id"])
+    at_work = claim_in_process(example, last["id"])
     attempt(example, first["id"])
     assert example.rows("SELECT promoted FROM turno.promote(10)") == [{"promoted": 1}]
     assert attempt(example, job_id)["status"] == "pending"  # it waits for the running part
     assert [part["status"] for part in parts(example, job_id)] == ["failed", "cancelled", "pending"]
-    execute_here(example, at_work)
+    execute_in_process(example, at_work)
     drain(example)
     job = example.job(job_id)
     assert (job["status"], job["error"]["class"]) == ("failed", "PartsFailed")
@@ -225,9 +225,9 @@ def test_failure_resumes_no_parent_without_its_request(example: ExampleInstallat
 def test_cancelled_job_cancels_its_parts(example: ExampleInstallation, split: Split) -> None:
     job_id = split()
     attempt(example, job_id)
-    claim = claim_here(example, parts(example, job_id)[0]["id"])
+    claim = claim_in_process(example, parts(example, job_id)[0]["id"])
     assert example.cancel(job_id) == "cancelled"
-    assert execute_here(example, claim)["status"] == "cancelled"
+    assert execute_in_process(example, claim)["status"] == "cancelled"
     assert {part["status"] for part in parts(example, job_id)} == {"cancelled"}
     assert drain(example) == {}
 

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 import turno
 from tests.installation import ExampleInstallation
-from tests.payload_types import FIELDS, PLACE, REGISTRY, Charge, Kept, Money, all_types, types_in
-from tests.web_here import web_of
+from tests.payload_types import FIELDS, REGISTRY, REGISTRY_PATH, Charge, Kept, Money, all_types, types_in
+from tests.web_in_process import web_of
 from turno.commands.main import main
 from turno.commands.token import development_token
 from turno.jobs.json_text import json_text
@@ -26,8 +26,8 @@ EXACT = Decimal("12345678901234567.89")
 
 @pytest.fixture(autouse=True)
 def typed(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TURNO_HANDLERS", PLACE)
-    example.registry = PLACE
+    monkeypatch.setenv("TURNO_HANDLERS", REGISTRY_PATH)
+    example.registry = REGISTRY_PATH
     example.engine.announce(of(REGISTRY), 20)
     Kept.payloads.clear()
     yield

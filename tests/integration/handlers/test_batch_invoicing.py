@@ -5,7 +5,7 @@ from decimal import Decimal
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.attempt_here import attempt
+from tests.attempt_in_process import attempt
 from tests.installation import ExampleInstallation
 
 SUMS = "SELECT currency, sum(net_total)::text AS net, sum(total)::text AS total FROM invoices GROUP BY currency"

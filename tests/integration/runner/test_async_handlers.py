@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from psycopg.pq import TransactionStatus
 
-from tests.attempt_here import attempt
+from tests.attempt_in_process import attempt
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Faulty
 from tests.misdeeds.deed import DEEDS

@@ -12,8 +12,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.attempt_here import attempt, claim_here
-from tests.batch_here import claim_batches_here, execute_batch_here, sessions_here
+from tests.attempt_in_process import attempt, claim_in_process
+from tests.batch_in_process import claim_batches_in_process, execute_batch_in_process, handler_sessions
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Faulty, FaultyBatched
 from tests.misdeeds.deed import DEEDS, FaultyPayload
@@ -113,8 +113,8 @@ def test_collision_in_batch_costs_its_neighbour_nothing(meeting: ExampleInstalla
         meeting.enqueue({"how": "collide_at_commit", "text": name}, handler=FaultyBatched) for name in ("ALFA", "BETA")
     ]
     meeting.rows("UPDATE background_jobs SET payload = payload || '{\"number\": 1}' WHERE id = %s", jobs[0])
-    (claims,) = claim_batches_here(meeting)
-    statuses = execute_batch_here(meeting, claims)
+    (claims,) = claim_batches_in_process(meeting)
+    statuses = execute_batch_in_process(meeting, claims)
     assert set(statuses.values()) == {"completed"}, [meeting.job(job) for job in jobs]
     assert [(meeting.job(job)["errors"], meeting.job(job)["attempt"]) for job in jobs] == [(0, 1)] * 2
 
@@ -142,13 +142,13 @@ def test_failed_job_is_one_log_line_without_message(
 
 @pytest.fixture
 def lent(example: ExampleInstallation) -> Iterator[Sessions]:
-    lent = sessions_here(example, keep=2)
+    lent = handler_sessions(example, keep=2)
     yield lent
     lent.close()
 
 
 def test_start_lock_is_distinguished_from_outage(example: ExampleInstallation, lent: Sessions) -> None:
-    claim = claim_here(example, example.enqueue({"order_ids": [1]}))
+    claim = claim_in_process(example, example.enqueue({"order_ids": [1]}))
     with (
         closing(BatchTransaction((claim,), lent, SharedState(), "test")) as transaction,
         psycopg.connect(example.url) as rival,

@@ -2,16 +2,16 @@
 
 from datetime import UTC, datetime, timedelta
 
-from tests.attempt_here import attempt, claim_here, execute_here
+from tests.attempt_in_process import attempt, claim_in_process, execute_in_process
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Faulty
 
 
 def test_a_job_that_expired_while_it_was_claimed_does_not_run(example: ExampleInstallation) -> None:
     job_id = example.enqueue({"how": "ok"}, handler=Faulty, expires_at=datetime.now(UTC) + timedelta(hours=1))
-    claim = claim_here(example, job_id)
+    claim = claim_in_process(example, job_id)
     example.rows("UPDATE background_jobs SET expires_at = now() - interval '1 s'")
-    job = execute_here(example, claim)
+    job = execute_in_process(example, claim)
     assert (job["status"], job["reason"], job["result"]) == ("cancelled", "expired", None)
 
 

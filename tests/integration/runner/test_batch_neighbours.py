@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.batch_here import claim_batches_here, claimer_here, execute_batch_here
+from tests.batch_in_process import claim_batches_in_process, execute_batch_in_process, pool_claimer
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import HOOKS, RUNS, FaultyAlone, FaultyBatched
 from tests.misdeeds.processes import LEFT_OPEN
@@ -35,9 +35,9 @@ def grouped(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> It
 def run(example: ExampleInstallation, *deeds: str, handler: type[FaultyBatched] = FaultyBatched) -> list[UUID]:
     """Run a job for each deed as one batch; each makes a customer named for its place first."""
     jobs = [example.enqueue({"how": how, "text": f"G{n}"}, handler=handler) for n, how in enumerate(deeds)]
-    (claims,) = claim_batches_here(example)
+    (claims,) = claim_batches_in_process(example)
     assert [claim.job_id for claim in claims] == jobs
-    execute_batch_here(example, claims)
+    execute_batch_in_process(example, claims)
     return jobs
 
 
@@ -136,14 +136,14 @@ def test_deadlocked_batches_end_at_their_first_attempt(example: ExampleInstallat
     for item, other in ((first, second), (second, first)):
         lock(item, meet=True)
         lock(other, meet=False)
-    jobs, batches, claimer = [], [], claimer_here()
+    jobs, batches, claimer = [], [], pool_claimer()
     for texts in (list(HOOKS)[:2], list(HOOKS)[2:]):
         jobs += [example.enqueue({"how": "hook", "text": text}, handler=FaultyBatched) for text in texts]
-        batches += claim_batches_here(example, claimer=claimer)
+        batches += claim_batches_in_process(example, claimer=claimer)
     example.rows(f"ALTER ROLE {example.one.handler_role} SET deadlock_timeout = '50ms'")
     try:
         with ThreadPoolExecutor(2) as both:
-            list(both.map(lambda batch: execute_batch_here(example, batch), batches))
+            list(both.map(lambda batch: execute_batch_in_process(example, batch), batches))
     finally:
         example.rows(f"ALTER ROLE {example.one.handler_role} RESET deadlock_timeout")
     result = [example.job(job_id) for job_id in jobs]
@@ -165,8 +165,8 @@ def test_unused_session_is_not_cleaned_after_each_job(
 
     monkeypatch.setattr(Pipeline, "send", counting)
     jobs = [example.enqueue({"how": "ok"}, handler=FaultyAlone) for _ in range(4)]
-    (claims,) = claim_batches_here(example)
-    execute_batch_here(example, claims)
+    (claims,) = claim_batches_in_process(example)
+    execute_batch_in_process(example, claims)
     assert statuses(example, jobs) == ["completed"] * 4
     # Looked up with the first one's beginning, cleaned once; then each end comes with the next one's beginning, and is
     # answered once.

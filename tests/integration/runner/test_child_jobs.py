@@ -9,7 +9,7 @@ import pytest
 
 import turno
 from handlers.batch_invoicing import BatchInvoicing
-from tests.attempt_here import attempt
+from tests.attempt_in_process import attempt
 from tests.misbehaving_handlers import Faulty
 from tests.misdeeds.deed import DEEDS
 

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from tests.web_here import web_of
+from tests.web_in_process import web_of
 from turno.capabilities.effects.once import EffectInDoubt
 from turno.commands.main import main
 from turno.commands.token import development_token

@@ -11,8 +11,8 @@ import pytest
 from psycopg import sql
 from psycopg.pq import TransactionStatus
 
-from tests.attempt_here import attempt, claim_here
-from tests.batch_here import sessions_here
+from tests.attempt_in_process import attempt, claim_in_process
+from tests.batch_in_process import handler_sessions
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Faulty
 from turno.jobs.job import Claim
@@ -25,7 +25,7 @@ from turno.tenancy.identity.tenant import HandlerLogin
 
 @pytest.fixture
 def lent(example: ExampleInstallation) -> Iterator[Sessions]:
-    lent = sessions_here(example, keep=1)
+    lent = handler_sessions(example, keep=1)
     yield lent
     lent.close()
 
@@ -71,7 +71,7 @@ def transaction_of(lent: Sessions, *claims: Claim) -> Iterator[BatchTransaction]
 
 
 def test_the_end_of_a_job_leaves_its_session_clean(example: ExampleInstallation, lent: Sessions) -> None:
-    claim = claim_here(example, example.enqueue({"order_ids": [1]}))
+    claim = claim_in_process(example, example.enqueue({"order_ids": [1]}))
     with transaction_of(lent, claim) as transaction:
         usual = setting(transaction.connection)
         transaction.connection.execute("SET work_mem = '5MB'; LISTEN to_others")
@@ -88,7 +88,7 @@ def test_the_end_of_a_job_leaves_its_session_clean(example: ExampleInstallation,
 
 @pytest.mark.parametrize("held", [True, False])
 def test_next_job_is_fetched_with_the_previous_end(example: ExampleInstallation, lent: Sessions, *, held: bool) -> None:
-    first, second = [claim_here(example, example.enqueue({"order_ids": [number]})) for number in (1, 2)]
+    first, second = [claim_in_process(example, example.enqueue({"order_ids": [number]})) for number in (1, 2)]
     if not held:
         example.rows("UPDATE turno.tickets SET token = gen_random_uuid() WHERE job_id = %s", second.job_id)
     with transaction_of(lent, first) as transaction:
@@ -112,7 +112,7 @@ def test_next_job_is_fetched_with_the_previous_end(example: ExampleInstallation,
 
 @pytest.mark.parametrize("used", [True, False], ids=["used", "in a transaction"])
 def test_session_given_back_is_cleaned_again(example: ExampleInstallation, lent: Sessions, *, used: bool) -> None:
-    first, second = [claim_here(example, example.enqueue({"order_ids": [number]})) for number in (1, 2)]
+    first, second = [claim_in_process(example, example.enqueue({"order_ids": [number]})) for number in (1, 2)]
     with transaction_of(lent, first) as transaction:
         transaction.keep("{}", monotonic())
         transaction.finish((second,))
@@ -146,7 +146,7 @@ def test_job_sessions_are_kept_and_first_is_lent_first(example: ExampleInstallat
 
 def test_session_cache_is_bounded_and_keeps_the_latest(example: ExampleInstallation) -> None:
     item, other = example.handler_login(), example.handler_login(example.other)
-    with closing(sessions_here(example, keep=2)) as lent:
+    with closing(handler_sessions(example, keep=2)) as lent:
         lendings = [(login, lent.take(login)) for login in (item, item, other)]
         for login, session in lendings:
             lent.give_back(login, session)
@@ -170,7 +170,7 @@ def open_locks(example: ExampleInstallation) -> Iterator[None]:
 @pytest.mark.usefixtures("open_locks")
 @pytest.mark.parametrize("ended", [True, False], ids=["with the job's end", "when it is given back"])
 def test_a_cleaned_session_holds_no_advisory_lock(example: ExampleInstallation, lent: Sessions, *, ended: bool) -> None:
-    claim = claim_here(example, example.enqueue({"order_ids": [1]}))
+    claim = claim_in_process(example, example.enqueue({"order_ids": [1]}))
     with transaction_of(lent, claim) as transaction:
         transaction.connection.execute("SELECT pg_advisory_lock(42)")
         if ended:

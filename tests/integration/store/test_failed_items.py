@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.attempt_here import attempt
+from tests.attempt_in_process import attempt
 from tests.misbehaving_handlers import Faulty
 from tests.misdeeds.deed import DEEDS, FaultyPayload
 from turno.errors import PermanentFailure

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests import attempt_steps, claiming
-from tests.batch_here import worker_here
+from tests.batch_in_process import start_test_worker
 from tests.installation import ExampleInstallation
 from turno.jobs.job import Claim, Priority
 from turno.runner.session import HandlerConnection
@@ -57,7 +57,7 @@ class Clerk:
     def __init__(self, example: ExampleInstallation, session: HandlerConnection) -> None:
         self._example = example
         self._session = session
-        self._worker = worker_here(example)
+        self._worker = start_test_worker(example)
 
     def reads(self, life: Life, size: int) -> int:
         """Return the number of entries and rows that the lives of these new jobs read."""

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.attempt_here import attempt
+from tests.attempt_in_process import attempt
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Faulty
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.attempt_here import attempt
+from tests.attempt_in_process import attempt
 from tests.misbehaving_handlers import Faulty
 from turno.capabilities.statistics import counts
 from turno.capabilities.statistics.metrics import BOUNDS_MS, cumulative, evenness

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from tests.attempt_here import attempt, claim_here
+from tests.attempt_in_process import attempt, claim_in_process
 from tests.fakes import RecordingQueue
 from tests.misbehaving_handlers import Faulty
 from tests.misdeeds.deed import DEEDS, FaultyPayload
@@ -329,7 +329,7 @@ def test_an_operator_of_one_company_changes_nothing_of_another(steering: Steerin
 def test_claimed_job_keeps_its_place_with_a_named_refusal(steering: Steering) -> None:
     example = steering.example
     job_id = example.enqueue({"how": "ok"}, handler=Faulty)
-    claim_here(example, job_id)
+    claim_in_process(example, job_id)
     before = everything(example)
     with (
         service_session(example.logins, example.logins.web, application="turno-cli") as web,

@@ -9,7 +9,7 @@ from uuid import UUID
 import psycopg
 
 from tests import attempt_steps
-from tests.batch_here import claim_batches_here, execute_batch_here
+from tests.batch_in_process import claim_batches_in_process, execute_batch_in_process
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import FaultyBatched
 from turno.jobs.job import Batch, Claim
@@ -25,7 +25,7 @@ def put(example: ExampleInstallation, *deeds: str, **options: Any) -> list[UUID]
 
 
 def claim(example: ExampleInstallation) -> Batch:
-    (claims,) = claim_batches_here(example)
+    (claims,) = claim_batches_in_process(example)
     return claims
 
 
@@ -34,7 +34,7 @@ def run(example: ExampleInstallation, *deeds: str) -> list[dict[str, Any]]:
     jobs = put(example, *deeds)
     claims = claim(example)
     assert [each.job_id for each in claims] == jobs
-    execute_batch_here(example, claims)
+    execute_batch_in_process(example, claims)
     return [example.job(job_id) for job_id in jobs]
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.batch_here import execute_batch_here
+from tests.batch_in_process import execute_batch_in_process
 from tests.installation import ExampleInstallation
 from tests.integration.runner.batches.batch import claim
 from tests.misbehaving_handlers import FaultyBatched
@@ -20,7 +20,7 @@ def run(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch, handle: A
     """Run three of these as one batch, G0 to G2, and return the jobs."""
     monkeypatch.setattr(FaultyBatched, "handle", handle)
     jobs = [example.enqueue({"how": "ok", "text": f"G{n}"}, handler=FaultyBatched) for n in range(3)]
-    execute_batch_here(example, claim(example))
+    execute_batch_in_process(example, claim(example))
     return [example.job(job_id) for job_id in jobs]
 
 

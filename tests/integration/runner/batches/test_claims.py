@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.batch_here import claim_batches_here, claimer_here
+from tests.batch_in_process import claim_batches_in_process, pool_claimer
 from tests.installation import ExampleInstallation
 from tests.integration.runner.batches.batch import claim, put, start_and_take_back
 from tests.misbehaving_handlers import Faulty, FaultyBatched
@@ -12,8 +12,8 @@ def test_batch_takes_oldest_jobs_of_one_tenant_and_type(example: ExampleInstalla
     jobs = put(example, *["ok"] * 11)
     example.enqueue({"how": "ok"}, handler=Faulty)
     example.enqueue({"how": "ok"}, handler=FaultyBatched, tenant=example.other)
-    mine = claimer_here()
-    batches = [batch for _ in range(4) for batch in claim_batches_here(example, claimer=mine)]
+    mine = pool_claimer()
+    batches = [batch for _ in range(4) for batch in claim_batches_in_process(example, claimer=mine)]
     assert sorted((len(batch), batch[0].type, batch[0].login.slug) for batch in batches) == [
         (1, "faulty", "suc0001"), (1, "faulty_batched", "suc0002"), (3, "faulty_batched", "suc0001"),
         (8, "faulty_batched", "suc0001"),
@@ -26,15 +26,15 @@ def test_batch_takes_oldest_jobs_of_one_tenant_and_type(example: ExampleInstalla
 
 def test_free_children_get_work_before_larger_shares(example: ExampleInstallation) -> None:
     put(example, *["ok"] * 6)
-    assert sorted(map(len, claim_batches_here(example, slots=8))) == [1] * 6
+    assert sorted(map(len, claim_batches_in_process(example, slots=8))) == [1] * 6
     put(example, *["ok"] * 6)
-    assert sorted(map(len, claim_batches_here(example, slots=2))) == [3, 3]
+    assert sorted(map(len, claim_batches_in_process(example, slots=2))) == [3, 3]
 
 
 def test_alternating_short_types_make_one_batch_each(example: ExampleInstallation) -> None:
     """As the jobs of an event's subscribers do."""
     jobs = [example.enqueue({"how": "ok"}, handler=handler) for handler in (FaultyBatched, Faulty, FaultyBatched)]
-    batches = [[item.job_id for item in batch] for batch in claim_batches_here(example, slots=2)]
+    batches = [[item.job_id for item in batch] for batch in claim_batches_in_process(example, slots=2)]
     assert batches == [[jobs[0], jobs[2]], [jobs[1]]]
 
 
@@ -42,8 +42,8 @@ def test_a_batch_is_one_turn(example: ExampleInstallation) -> None:
     for tenant in example.tenants.values():
         for _ in range(16):
             example.enqueue({"how": "ok"}, handler=FaultyBatched, tenant=tenant)
-    mine = claimer_here()
-    order = [claim_batches_here(example, claimer=mine)[0][0].login.slug for _ in range(4)]
+    mine = pool_claimer()
+    order = [claim_batches_in_process(example, claimer=mine)[0][0].login.slug for _ in range(4)]
     assert order in (["suc0001", "suc0002"] * 2, ["suc0002", "suc0001"] * 2)
 
 
@@ -53,8 +53,8 @@ def test_short_and_long_jobs_of_two_tenants_have_as_many_turns(example: ExampleI
         example.enqueue({"how": "ok"}, handler=FaultyBatched)
     for _ in range(4):
         example.enqueue({"how": "ok"}, handler=Faulty, tenant=example.other)
-    mine = claimer_here()
-    turns = [batch for _ in range(2) for batch in claim_batches_here(example, slots=2, claimer=mine)]
+    mine = pool_claimer()
+    turns = [batch for _ in range(2) for batch in claim_batches_in_process(example, slots=2, claimer=mine)]
     assert sorted((batch[0].login.slug, len(batch)) for batch in turns) == [
         ("suc0001", 8), ("suc0001", 8), ("suc0002", 1), ("suc0002", 1),
     ]  # fmt: skip
@@ -68,8 +68,8 @@ def test_a_cap_holds_for_batches(example: ExampleInstallation, whose: str) -> No
     else:
         example.rows("INSERT INTO turno.job_types (type, cap) VALUES ('faulty_batched', 3)")
     try:
-        assert [len(batch) for batch in claim_batches_here(example)] == [3]
-        assert claim_batches_here(example) == []
+        assert [len(batch) for batch in claim_batches_in_process(example)] == [3]
+        assert claim_batches_in_process(example) == []
     finally:
         example.rows("UPDATE turno.tenants SET cap = NULL; DELETE FROM turno.job_types")
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.batch_here import claim_batches_here, execute_batch_here
+from tests.batch_in_process import claim_batches_in_process, execute_batch_in_process
 from tests.installation import ExampleInstallation
 from tests.integration.runner.batches.batch import claim, put, run, written
 from tests.misbehaving_handlers import HOOKS, RUNS, FaultyAlone, FaultyBatched
@@ -72,7 +72,7 @@ def test_aborted_transaction_costs_neighbours_no_rerun(example: ExampleInstallat
 def test_a_payload_that_no_longer_fits_fails_alone(example: ExampleInstallation) -> None:
     jobs = put(example, "ok", "ok", "ok")
     example.rows("""UPDATE background_jobs SET payload = '{"unheard_of": 1}' WHERE id = %s""", jobs[1])
-    execute_batch_here(example, claim(example))
+    execute_batch_in_process(example, claim(example))
     assert [example.job(job_id)["status"] for job_id in jobs] == ["completed", "failed", "completed"]
     assert "unheard_of" in example.job(jobs[1])["error"]["message"]
 
@@ -85,7 +85,7 @@ def test_unwanted_job_does_not_run(example: ExampleInstallation, why: str) -> No
         example.rows("UPDATE background_jobs SET expires_at = now() - interval '1 s' WHERE id = %s", jobs[1])
     else:
         example.rows("UPDATE background_jobs SET cancel_requested_at = now() WHERE id = %s", jobs[1])
-    execute_batch_here(example, claims)
+    execute_batch_in_process(example, claims)
     assert [example.job(job_id)["status"] for job_id in jobs] == ["completed", "cancelled", "completed"]
     assert example.job(jobs[1])["reason"] == why
     assert written(example) == {"G0", "G2"}
@@ -99,7 +99,7 @@ def test_cancelled_job_of_batch_lets_neighbours_complete(example: ExampleInstall
         job.check_cancelled()
 
     HOOKS["G1"] = cancel
-    execute_batch_here(example, claim(example))
+    execute_batch_in_process(example, claim(example))
     assert [example.job(job_id)["status"] for job_id in jobs] == ["completed", "cancelled", "completed"]
     assert written(example) == {"G0", "G2"}
 
@@ -109,7 +109,7 @@ def test_claimed_job_is_stopped_and_neighbours_run_once(example: ExampleInstalla
     jobs = put(example, "ok", "hook", "ok")
     HOOKS["G1"] = lambda job: requested.append(example.cancel(job.job_id))
     requested: list[str] = []
-    execute_batch_here(example, claim(example))
+    execute_batch_in_process(example, claim(example))
     assert requested == ["requested"]
     assert [example.job(job_id)["status"] for job_id in jobs] == ["completed"] * 3
     assert set(RUNS.values()) == {1}
@@ -136,8 +136,8 @@ def test_refusal_at_commit_fails_the_job_that_wrote_it(example: ExampleInstallat
 
 def test_alone_handler_has_a_separate_commit(example: ExampleInstallation) -> None:
     jobs = [example.enqueue({"how": "transaction", "text": f"G{n}"}, handler=FaultyAlone) for n in range(3)]
-    (claims,) = claim_batches_here(example)
-    execute_batch_here(example, claims)
+    (claims,) = claim_batches_in_process(example)
+    execute_batch_in_process(example, claims)
     result = [example.job(job_id) for job_id in jobs]
     assert len({job["result"]["transaction"] for job in result}) == 3
     assert len({job["result"]["backend"] for job in result}) == 1
@@ -163,7 +163,7 @@ def test_savepoint_is_lazy_and_undoes_only_its_own_job(
 ) -> None:
     jobs = [example.enqueue({"how": how, "text": text}, handler=FaultyBatched)
             for how, text in (("ok", "G0"), ("ok", ""), ("error", "G2"), ("ok", "G3"))]  # fmt: skip
-    execute_batch_here(example, claim(example))
+    execute_batch_in_process(example, claim(example))
     assert [example.job(job_id)["status"] for job_id in jobs] == ["completed", "completed", "pending", "completed"]
     assert written(example) == {"G0", "G3"}
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from tests.batch_here import execute_batch_here
+from tests.batch_in_process import execute_batch_in_process
 from tests.installation import ExampleInstallation
 from tests.integration.runner.batches.batch import claim, written
 from tests.misbehaving_handlers import HOOKS, RUNS, FaultyBatched
@@ -45,7 +45,7 @@ def run(example: ExampleInstallation, attack: Callable[[JobContext], None]) -> d
     ]
     claims = claim(example)
     assert [each.job_id for each in claims] == jobs
-    execute_batch_here(example, claims)
+    execute_batch_in_process(example, claims)
     return {user: example.job(job_id) for user, job_id in zip(USERS, jobs, strict=True)}
 
 
@@ -107,7 +107,7 @@ def test_constraint_modes_of_a_job_fail_no_neighbour(example: ExampleInstallatio
         for n, submitter in enumerate(["ana", user])
     ]
     try:
-        execute_batch_here(example, claim(example))
+        execute_batch_in_process(example, claim(example))
         assert [example.job(job_id)["status"] for job_id in jobs] == ["completed"] * 2
     finally:
         example.rows("DROP TABLE deferring")
@@ -135,7 +135,7 @@ def test_no_statement_names_a_token(example: ExampleInstallation) -> None:
         example.enqueue({"how": how, "text": f"G{n}"}, handler=FaultyBatched)
     claims = claim(example)
     with TemporaryFile("w+") as trace:
-        execute_batch_here(example, claims, kind=Traced)
+        execute_batch_in_process(example, claims, kind=Traced)
         sent = _statements(trace)
     assert len(sent) > 20
     texts = [form for each in claims for form in (str(each.token), each.token.hex)]
@@ -166,7 +166,7 @@ def test_a_refused_commit_closes_the_session(example: ExampleInstallation) -> No
     try:
         HOOKS["G0"] = go_on_regardless
         job_id: UUID = example.enqueue({"how": "hook", "text": "G0"}, handler=FaultyBatched)
-        execute_batch_here(example, claim(example))
+        execute_batch_in_process(example, claim(example))
     finally:
         example.rows("DROP TABLE refused_later")
     assert refusals == ["HandlerMisuse"] * 2
@@ -190,7 +190,7 @@ def test_no_record_is_written_of_work_in_another_transaction(
 
     HOOKS["G0"] = deed
     job_id = example.enqueue({"how": "hook", "text": "G0"}, handler=FaultyBatched)
-    execute_batch_here(example, claim(example))
+    execute_batch_in_process(example, claim(example))
     job = example.job(job_id)
     assert (job["status"], job["error"]["class"]) == ("failed", "HandlerMisuse")
     assert (

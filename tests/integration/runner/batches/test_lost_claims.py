@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg.pq import PipelineStatus
 
-from tests.batch_here import execute_batch_here
+from tests.batch_in_process import execute_batch_in_process
 from tests.installation import ExampleInstallation
 from tests.integration.runner.batches.batch import claim, put, start_by_another, written
 from tests.misbehaving_handlers import HOOKS, RUNS
@@ -28,7 +28,7 @@ def test_recalled_job_is_not_begun(example: ExampleInstallation) -> None:
     shared = SharedState()
     HOOKS["G1"] = lambda _job: called.append(shared.call_back(0))
     called: list[int] = []
-    ends = execute_batch_here(example, claim(example), shared)
+    ends = execute_batch_in_process(example, claim(example), shared)
     assert [end.job_id for end in ends] == jobs[:2]
     assert called == [1]
     assert [example.job(job_id)["status"] for job_id in jobs] == ["completed"] * 2 + ["pending"] * 2
@@ -40,7 +40,7 @@ def test_a_worker_that_is_stopping_begins_nothing(example: ExampleInstallation) 
     shared.listen()
     try:
         os.kill(os.getpid(), signal.SIGTERM)
-        assert execute_batch_here(example, claim(example), shared) == {}
+        assert execute_batch_in_process(example, claim(example), shared) == {}
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     due_in = [example.job(job_id) for job_id in jobs]
@@ -55,7 +55,7 @@ def test_one_that_lost_its_claim_before_the_start_is_left_out(example: ExampleIn
     take_away(example, jobs[1], later=state == "pending")
     if state == "running":
         claim(example)
-    assert list(execute_batch_here(example, claims).values()) == ["completed", LOST, "completed"]
+    assert list(execute_batch_in_process(example, claims).values()) == ["completed", LOST, "completed"]
     assert RUNS[jobs[1]] == 0
     assert [example.job(job_id)["status"] for job_id in jobs] == ["completed", "pending", "completed"]
     ticket = example.ticket(jobs[1])
@@ -81,7 +81,7 @@ def test_lost_claim_writes_nothing_and_neighbours_complete(
 
     HOOKS["G1"] = lose
     claims = claim(example)
-    statuses = execute_batch_here(example, claims)
+    statuses = execute_batch_in_process(example, claims)
     left = [job_id for job_id in jobs if job_id != jobs[loser]]
     reply = dict.fromkeys(left, "completed") | {jobs[loser]: LOST}
     assert {item.job_id: status for item, status in statuses.items()} == reply
@@ -100,7 +100,7 @@ def test_lost_commit_reply_is_resolved_by_tokens(example: ExampleInstallation, *
     jobs = put(example, "ok", "error", "transaction")
     kind: type[Lossy] = ReplyLost if committed else NeverSent
     kind.broke, kind.messages = False, 0
-    execute_batch_here(example, claim(example), kind=kind)
+    execute_batch_in_process(example, claim(example), kind=kind)
     assert kind.broke
     due_in = [example.job(job_id) for job_id in jobs]
     first = ("completed", 1, 0) if committed else ("pending", 1, 1)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.batch_here import execute_batch_here
+from tests.batch_in_process import execute_batch_in_process
 from tests.installation import ExampleInstallation
 from tests.integration.runner.batches.batch import claim, put, run, written
 from tests.integration.runner.batches.test_lost_claims import take_away
@@ -75,7 +75,7 @@ def test_own_commit_takes_earlier_neighbours_along(
         raise ValueError("after its checkpoint")
 
     HOOKS[f"G{at}" if sends_first else ""] = checkpoint
-    execute_batch_here(example, claim(example))
+    execute_batch_in_process(example, claim(example))
     assert seen == [["completed"] * at + ["running"] + ["pending"] * (2 - at)]
     result = [example.job(job_id) for job_id in jobs]
     assert [job["status"] for job in result] == ["pending" if n == at else "completed" for n in range(3)]
@@ -93,7 +93,7 @@ def test_failure_before_own_commit_takes_no_neighbour(example: ExampleInstallati
         job.checkpoint("x" * 2_000_000)
 
     HOOKS["G1"] = too_large
-    execute_batch_here(example, claim(example))
+    execute_batch_in_process(example, claim(example))
     assert [example.job(job_id)["status"] for job_id in jobs] == ["completed", "failed", "completed"]
     assert written(example) == {"G0", "G2"}
 
@@ -110,6 +110,6 @@ def test_collision_in_own_commit_reruns_job_and_neighbours(
         job.checkpoint("half")
 
     HOOKS["G1"] = lose_and_commit
-    execute_batch_here(example, claim(example))
+    execute_batch_in_process(example, claim(example))
     assert [example.job(job_id)["status"] for job_id in jobs] == ["pending", "completed", "completed"]
     assert written(example) == {"G1", "G2"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.batch_here import claim_batches_here, execute_batch_here
+from tests.batch_in_process import claim_batches_in_process, execute_batch_in_process
 from tests.integration.runner.batches.batch import put
 from tests.misbehaving_handlers import FaultyAlone, FaultyBatched
 
@@ -49,8 +49,8 @@ def test_a_short_job_writes_its_own_row_and_its_ticket_only(
 ) -> None:
     with rows_written(example) as written:
         jobs = [example.enqueue({"how": "transaction", "text": ""}, handler=handler) for _ in range(JOBS)]
-        for claims in claim_batches_here(example):
-            execute_batch_here(example, claims)
+        for claims in claim_batches_in_process(example):
+            execute_batch_in_process(example, claims)
     assert {example.job(job_id)["status"] for job_id in jobs} == {"completed"}
     statistics = written.total() - sum(JOB_AND_TICKET.values())
     assert {written[name] for name in JOB_AND_TICKET} == {JOBS}
@@ -59,8 +59,8 @@ def test_a_short_job_writes_its_own_row_and_its_ticket_only(
 
 def test_the_history_of_a_brief_job_is_complete(example: ExampleInstallation) -> None:
     brief, failed = put(example, "ok", "permanent")
-    for claims in claim_batches_here(example):
-        execute_batch_here(example, claims)
+    for claims in claim_batches_in_process(example):
+        execute_batch_in_process(example, claims)
     job = example.job(brief)
     began, ended = example.rows("SELECT * FROM background_job_events WHERE job_id = %s ORDER BY id", brief)
     assert (began["old_status"], began["new_status"], began["at"]) == (None, "pending", job["created_at"])

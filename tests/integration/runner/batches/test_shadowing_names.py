@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from psycopg import sql
 
-from tests.batch_here import execute_batch_here
+from tests.batch_in_process import execute_batch_in_process
 from tests.installation import ExampleInstallation
 from tests.integration.runner.batches.batch import claim, put
 from tests.misbehaving_handlers import HOOKS, FaultyBatched
@@ -62,6 +62,6 @@ def test_names_in_an_adopted_schema_are_not_met(example: ExampleInstallation, sh
     HOOKS["G1"] = everything
     jobs = put(example, "ok", "hook", "error", "ok", "reschedule_after", "cancel")
     claims: Any = tuple(replace(item, login=replace(item.login, adopted_schema=shadowed)) for item in claim(example))
-    execute_batch_here(example, claims)
+    execute_batch_in_process(example, claims)
     ends = [example.job(job_id)["status"] for job_id in jobs]
     assert ends == ["completed", "completed", "pending", "completed", "pending", "cancelled"], example.job(jobs[1])

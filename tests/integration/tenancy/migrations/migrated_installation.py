@@ -29,7 +29,7 @@ WIDGETS = "CREATE TABLE widgets (id integer GENERATED ALWAYS AS IDENTITY PRIMARY
 
 
 @dataclass
-class Place:
+class MigratedInstallation:
     """An installation with three tenants, and a separate folder of migrations to add to."""
 
     url: str
@@ -69,9 +69,11 @@ class Place:
             return self.admin.execute(statement)
 
 
-def set_up(place: Place) -> None:
+def set_up(installation: MigratedInstallation) -> None:
     """Install, and add the tenants."""
-    install(place.admin, place.logins, migrations=place.migrations)
-    add_company(place.admin, place.logins, "acme", "Acme")
+    install(installation.admin, installation.logins, migrations=installation.migrations)
+    add_company(installation.admin, installation.logins, "acme", "Acme")
     for slug in SLUGS:
-        place.tenants.append(add_tenant(place.admin, place.logins, slug, "acme", migrations=place.migrations))
+        installation.tenants.append(
+            add_tenant(installation.admin, installation.logins, slug, "acme", migrations=installation.migrations)
+        )

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.attempt_here import claim_here, execute_here
+from tests.attempt_in_process import claim_in_process, execute_in_process
 from tests.installation import ExampleInstallation
 from tests.misbehaving_handlers import Faulty
 from tests.misdeeds.deed import DEEDS
@@ -55,7 +55,7 @@ class Outside:
 
 
 @dataclass
-class Place:
+class Scenario:
     """An installation with the outside system, and jobs that run the test's function."""
 
     example: ExampleInstallation
@@ -78,9 +78,9 @@ class Place:
     def die(self, job_id: UUID, *, buried: bool) -> None:
         """Run an attempt that dies while it calls, with or without a witness, and take the job from it."""
         self.outside.answers.append(Died())
-        claim = claim_here(self.example, job_id)
+        claim = claim_in_process(self.example, job_id)
         with pytest.raises(Died):
-            execute_here(self.example, claim)
+            execute_in_process(self.example, claim)
         engine, schema = self.example.engine, self.example.one.schema
         child = 1 if buried else None
         engine.rescue(schema, job_id, claim.token, cause="test", retry_in=timedelta(0), counted=True, child=child)

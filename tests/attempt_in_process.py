@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from turno.jobs.job import Claim
 
 
-def claim_here(example: ExampleInstallation, job_id: UUID) -> Claim:
+def claim_in_process(example: ExampleInstallation, job_id: UUID) -> Claim:
     """Claim a job for this process."""
     claim = InProcessWorker(example, REGISTRY).claim(job_id)
     assert claim is not None
     return claim
 
 
-def execute_here(example: ExampleInstallation, claim: Claim) -> dict[str, Any]:
+def execute_in_process(example: ExampleInstallation, claim: Claim) -> dict[str, Any]:
     """Run the attempt and return the job after it."""
     InProcessWorker(example, REGISTRY).execute(claim)
     return example.job(claim.job_id, tenant=example.tenants[claim.login.slug])
@@ -29,4 +29,4 @@ def execute_here(example: ExampleInstallation, claim: Claim) -> dict[str, Any]:
 
 def attempt(example: ExampleInstallation, job_id: UUID) -> dict[str, Any]:
     """Claim a job, run one attempt of it and return the job after it."""
-    return execute_here(example, claim_here(example, job_id))
+    return execute_in_process(example, claim_in_process(example, job_id))

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 EIGHT = 8  # jobs a batch
 
 
-def worker_here(example: ExampleInstallation) -> UUID:
+def start_test_worker(example: ExampleInstallation) -> UUID:
     """Enter this process as a resident worker."""
     return example.engine.start_worker(backend="pool", host="test", pid=1)
 
 
-def claimer_here() -> Claimer:
+def pool_claimer() -> Claimer:
     """Return the claimer of a resident worker with the tests' handlers."""
     return Claimer(
         backend="pool", queues=["hot"], types=[(handler.type, handler.version) for handler in REGISTRY.handlers]
@@ -38,16 +38,16 @@ def together(job_type: str) -> int:
     return EIGHT if issubclass(REGISTRY.handler(job_type), FaultyBatched) else 1
 
 
-def claim_batches_here(
+def claim_batches_in_process(
     example: ExampleInstallation, slots: int = 1, worker: UUID | None = None, claimer: Claimer | None = None
 ) -> list[Batch]:
     """Claim as a resident worker that knows the handlers of the tests."""
-    return (claimer or claimer_here()).claim(
-        example.engine, worker or worker_here(example), slots=slots, sizes=together
+    return (claimer or pool_claimer()).claim(
+        example.engine, worker or start_test_worker(example), slots=slots, sizes=together
     )
 
 
-def execute_batch_here(
+def execute_batch_in_process(
     example: ExampleInstallation,
     claims: Batch,
     shared: SharedState | None = None,
@@ -64,7 +64,7 @@ def execute_batch_here(
         lent.close()
 
 
-def sessions_here(example: ExampleInstallation, keep: int) -> Sessions:
+def handler_sessions(example: ExampleInstallation, keep: int) -> Sessions:
     """Return a cache of sessions of the tenants' handlers."""
     version = example.admin.info.server_version
     return Sessions(
