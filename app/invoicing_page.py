@@ -58,7 +58,7 @@ def index(visit: Visit, query: OrdersQuery) -> Response:
 def start(visit: Visit) -> Response:
     """Invoice the chosen orders, or all; the form's key makes one job of it however often it is sent."""
     form_key()
-    chosen = _all_found(visit) if request.form.get("which") == "all" else _chosen()
+    chosen = _matching_orders(visit) if request.form.get("which") == "all" else _chosen()
     point = _point_of_sale()
     # Read after the orders: an earlier submission may have invoiced the last of them.
     if earlier := submitted_before(visit, BATCH):
@@ -84,8 +84,8 @@ def _orders(reader: orders.Reader, query: OrdersQuery) -> dict[str, Any]:
         "orders": page,
         "orders_after": page[-1]["order_id"] if len(rows) > len(page) else None,
         "sums": sums,
-        "waiting": sum(one["orders"] for one in sums),
-        "last": max((one["last"] for one in sums), default=0),
+        "waiting": sum(total["orders"] for total in sums),
+        "last": max((total["last"] for total in sums), default=0),
     }
 
 
@@ -104,7 +104,7 @@ def _point_of_sale() -> dict[str, int]:
     return {} if text is None else {"point_of_sale": _whole(text, 1, LARGEST_POINT)}
 
 
-def _all_found(visit: Visit) -> list[int]:
+def _matching_orders(visit: Visit) -> list[int]:
     """Return the orders that the page counted: none that came after it was drawn."""
     last = _whole(request.form.get("last", ""), 0, LARGEST_ID)
     text = request.form.get("q", "").replace("\0", "")[:LONGEST_SEARCH]

@@ -7,7 +7,7 @@ import psycopg
 Reader = psycopg.Cursor[dict[str, Any]]
 
 # An exact order number, or a part of its customer's name.
-_FOUND: LiteralString = """
+_MATCHING: LiteralString = """
 FROM billable_orders o
 WHERE (%(text)s = '' OR o.order_id::text = %(text)s OR strpos(lower(o.company_name), lower(%(text)s)) > 0)
 """
@@ -17,7 +17,7 @@ def billable(reader: Reader, text: str, *, after: int, limit: int) -> list[dict[
     """Return a page of orders without an invoice, in the order of their numbers."""
     reader.execute(
         "SELECT order_id, ordered_on, left(company_name, 200) AS company_name, currency, line_count, net_amount "
-        + _FOUND
+        + _MATCHING
         + "AND o.order_id > %(after)s ORDER BY o.order_id LIMIT %(limit)s",
         {"text": text, "after": after, "limit": limit},
     )
@@ -28,7 +28,7 @@ def billable_sums(reader: Reader, text: str) -> list[dict[str, Any]]:
     """Return for each currency the number of waiting orders, their sum and the last number."""
     reader.execute(
         "SELECT o.currency, count(*) AS orders, sum(o.net_amount) AS net_amount, max(o.order_id) AS last "
-        + _FOUND
+        + _MATCHING
         + "GROUP BY o.currency ORDER BY o.currency",
         {"text": text},
     )
@@ -38,7 +38,8 @@ def billable_sums(reader: Reader, text: str) -> list[dict[str, Any]]:
 def billable_ids(reader: Reader, text: str, *, last: int) -> list[int]:
     """Return the numbers of all orders without an invoice up to `last`."""
     reader.execute(
-        "SELECT o.order_id " + _FOUND + "AND o.order_id <= %(last)s ORDER BY o.order_id", {"text": text, "last": last}
+        "SELECT o.order_id " + _MATCHING + "AND o.order_id <= %(last)s ORDER BY o.order_id",
+        {"text": text, "last": last},
     )
     return [row["order_id"] for row in reader]
 

@@ -49,7 +49,7 @@ class Leave(JobHandler[Nothing]):
 
 
 HANDLERS = (Idle, Leave)
-PLACE = "benchmarks.bare_jobs:HANDLERS"
+REFERENCE = "benchmarks.bare_jobs:HANDLERS"
 
 
 def variables(environment: Mapping[str, str], broker: str) -> dict[str, str]:
@@ -59,5 +59,5 @@ def variables(environment: Mapping[str, str], broker: str) -> dict[str, str]:
         "RABBITMQ_URL": broker,
         "TURNO_LOG_LEVEL": "ERROR",
         "QUEUE_BACKEND": "pool",
-        "TURNO_HANDLERS": PLACE,
+        "TURNO_HANDLERS": REFERENCE,
     }

@@ -42,7 +42,7 @@ def run(options: Options) -> Report:
             while time.monotonic() < start + seconds:
                 time.sleep(0.5)
                 silences.append(_silence(bench.admin))
-            client.wait_for_rest()
+            client.wait_until_idle()
             took = time.monotonic() - start
         report.facts["not completed at their first attempt"] = _unfinished(bench, tenants)
     report.add({"first line": [(ring.at - begun[int(ring.word)]) / 1e6 for ring in rung]})

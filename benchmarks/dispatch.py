@@ -88,12 +88,12 @@ def _enqueue(
 ) -> Contestant:
     jobs = zip(cycle(tenants), _new_jobs(limit, day_limits), strict=False)
 
-    def one() -> None:
+    def enqueue_next() -> None:
         tenant, job = next(jobs)
         row = call_as_api(web, tenant, ENQUEUE, submission(job, pending_limit=limit, day_limits=day_limits))
         assert row["verdict"] == "accepted", row  # noqa: S101 - a refusal measures nothing
 
-    return timed(one, times=TURN)
+    return timed(enqueue_next, times=TURN)
 
 
 def _new_jobs(limit: int | None, day_limits: str | None) -> Iterator[NewJob]:

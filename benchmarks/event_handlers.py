@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.noop_handlers import Tally
 
 
-class One(Tally):
+class Single(Tally):
     """The only one."""
 
     type = "one"
@@ -39,5 +39,5 @@ class InOrder(Tally):
     ordered = True
 
 
-HANDLERS = (One, First, Second, Third, InOrder)
-PLACE = "benchmarks.event_handlers:HANDLERS"
+HANDLERS = (Single, First, Second, Third, InOrder)
+REFERENCE = "benchmarks.event_handlers:HANDLERS"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, LiteralString
 import psycopg
 
 from benchmarks.environment import open_environment
-from benchmarks.event_handlers import HANDLERS, PLACE
+from benchmarks.event_handlers import HANDLERS, REFERENCE
 from benchmarks.other_queues import PATIENCE, PROCESSES, NotDrained, procrastinate
 from benchmarks.outbox_process import TABLES
 from benchmarks.peer import PeerMissing, version
@@ -135,7 +135,7 @@ def _ours(bench: BenchEnvironment, stack: ExitStack) -> dict[str, System]:
         "CREATE TABLE public.business (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, number integer)"
     )
     Engine.on(bench.admin).announce(of(Registry.of(HANDLERS)), 20)
-    stack.enter_context(Pool(bench, PLACE))
+    stack.enter_context(Pool(bench, REFERENCE))
     ends = ENDS.format(tenant.schema)
     systems = {
         f"{TURNO}, {count} subscribers": System(bench.url, PUBLISH.format(event, ""), ends, count)

@@ -98,7 +98,7 @@ class Scene:
                 self._client.backlog(tenant, jobs // TENANTS)
             start = time.perf_counter()
             self._bench.admin.execute("NOTIFY turno_jobs")
-            self._rest()
+            self._wait_until_idle()
             return [(time.perf_counter() - start) * 1000 / jobs]
 
         return turn
@@ -109,10 +109,10 @@ class Scene:
         for _ in range(TURN):
             start = self._client.enqueue(self._tenants[0])
             took.append((self._client.hear().at - start) / 1e6)
-            self._rest()
+            self._wait_until_idle()
         return took
 
-    def _rest(self) -> None:
+    def _wait_until_idle(self) -> None:
         # Not by counting the tickets: many jobs lie in the future.
         if not wait_until(lambda: not self._busy(), within=120, every=0.002):
             raise RuntimeError("the pool does not finish its work")

@@ -54,8 +54,8 @@ def _crowds(
 ) -> dict[str, list[float]]:
     """Return the samples of all clients; Turno's hints find no free slot, so nothing is spawned."""
     settings = bench.settings()
-    places = SlotFolder(settings.slot_dir, settings.max_children)
-    held = [place for _ in range(settings.max_children) if (place := places.take(""))]
+    folder = SlotFolder(settings.slot_dir, settings.max_children)
+    slots = [slot for _ in range(settings.max_children) if (slot := folder.take(""))]
     contestants = {
         FLOOR: lambda: crowd(bare, "/", _nothing, clients=CLIENTS, seconds=1),
         OURS: lambda: crowd(turno, PATH, requests, clients=CLIENTS, seconds=1),
@@ -63,8 +63,8 @@ def _crowds(
     try:
         return interleaved(contestants, rounds=rounds)
     finally:
-        for place in held:
-            place.close()
+        for slot in slots:
+            slot.close()
 
 
 def _trickle(bench: BenchEnvironment, port: int, requests: NextRequest, report: Report, *, times: int) -> list[float]:

@@ -56,8 +56,8 @@ class Client:
     def ask(self, headers: dict[str, str], body: bytes) -> Answer:
         """Send the request and return the answer of any status."""
         answer, took = self._exchange(headers, body)
-        head, _, rest = answer.partition(b"\r\n\r\n")
-        return Answer(int(head.split(b" ", 2)[1]), head.decode("latin-1"), rest, took)
+        head, _, content = answer.partition(b"\r\n\r\n")
+        return Answer(int(head.split(b" ", 2)[1]), head.decode("latin-1"), content, took)
 
     def _exchange(self, headers: dict[str, str], body: bytes) -> tuple[bytes, float]:
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
@@ -99,7 +99,7 @@ def crowd(port: int, path: str, requests: NextRequest, *, clients: int, seconds:
     """POST requests from `n` clients in sequence for a time; return every request's milliseconds."""
     end = time.perf_counter() + seconds
 
-    def one() -> list[float]:
+    def post_until_end() -> list[float]:
         took = []
         with Client(port, path) as client:
             while time.perf_counter() < end:
@@ -107,7 +107,7 @@ def crowd(port: int, path: str, requests: NextRequest, *, clients: int, seconds:
         return took
 
     with ThreadPoolExecutor(clients) as threads:
-        futures = [threads.submit(one) for _ in range(clients)]
+        futures = [threads.submit(post_until_end) for _ in range(clients)]
         return [sample for future in futures for sample in future.result()]
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SHARE = range(500)
 FLOOR, OURS = "plain loop", "job"
 FLOOR_WORK, OURS_WORK = "plain loop, processor", "attempt, processor"
-HERE = "bench-here"
+SESSION_NAME = "bench-here"
 SPOTLESS = InvoiceIntegrity(missing_numbers=0, doubled_orders=0, wrong_totals=0)
 
 C = TypeVar("C", bound=psycopg.Connection[Any])
@@ -56,12 +56,12 @@ def run(options: Options) -> Report:
     with open_environment() as bench, ExitStack() as stack:
         tenant = bench.tenant("suc0001")
         load_orders(bench.in_schema(tenant), SHARE)
-        here = stack.enter_context(Here(bench, tenant))
+        in_process = stack.enter_context(InProcess(bench, tenant))
         contestants: dict[str, Contestant] = {
             FLOOR: _loop(bench, tenant),
             OURS: _job(bench, tenant),
-            FLOOR_WORK: here.loop,
-            OURS_WORK: here.attempt,
+            FLOOR_WORK: in_process.loop,
+            OURS_WORK: in_process.attempt,
         }
         samples = options.sample(contestants, rounds=15, quick=5)
     report.add(samples)
@@ -112,7 +112,7 @@ def _job(bench: BenchEnvironment, tenant: Tenant) -> Contestant:
     return turn
 
 
-class Here:
+class InProcess:
     """Runs loop and attempt in this process; their cost is the processor time of the client and its server process."""
 
     def __init__(self, bench: BenchEnvironment, tenant: Tenant) -> None:
@@ -162,7 +162,7 @@ class Here:
     def _spent(self) -> float:
         """Return the milliseconds of processor time spent so far, by the session in use or kept."""
         admin = self._bench.admin
-        row = admin.execute("SELECT pid FROM pg_stat_activity WHERE application_name = %s", [HERE]).fetchone()
+        row = admin.execute("SELECT pid FROM pg_stat_activity WHERE application_name = %s", [SESSION_NAME]).fetchone()
         return processor_time.milliseconds(os.getpid(), *(row or ()))
 
 
@@ -171,7 +171,7 @@ def _orders(bench: BenchEnvironment, tenant: Tenant) -> list[int]:
 
 
 def _handler_session(bench: BenchEnvironment, tenant: Tenant, kind: type[C]) -> C:
-    return handler_session(bench.logins, HandlerLogin.of(tenant), application=HERE, kind=kind)
+    return handler_session(bench.logins, HandlerLogin.of(tenant), application=SESSION_NAME, kind=kind)
 
 
 def _enqueue(bench: BenchEnvironment, tenant: Tenant) -> UUID:

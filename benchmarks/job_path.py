@@ -91,8 +91,8 @@ def main(checkout: Path) -> None:
         admin.execute("SELECT pg_reload_conf()")
         started("backend", "set", "pool", stdout=subprocess.DEVNULL).wait(30)
         pool = started("work", "--max", "1")
-        here = Installation(folder, checkout, admin, page, token)
-        passed = [job(here, turn=2 * number + 1) for number in range(WARM_UP + RUNS)][WARM_UP:]
+        installation = Installation(folder, checkout, admin, page, token)
+        passed = [job(installation, turn=2 * number + 1) for number in range(WARM_UP + RUNS)][WARM_UP:]
         report(passed, {pid: role_of(pid, demo.pid, pool.pid) for item in passed for pid in item["files"]})
 
 
@@ -108,33 +108,36 @@ def end(process: subprocess.Popen[str]) -> None:
     process.wait(30)
 
 
-def job(here: Installation, *, turn: int) -> dict[str, Any]:
+def job(installation: Installation, *, turn: int) -> dict[str, Any]:
     """Submit a job and wait until it is completed; return its files by process, functions and statements."""
-    log = here.checkout / ".turno/postgres/server.log"
+    log = installation.checkout / ".turno/postgres/server.log"
     time.sleep(1)
-    functions, size = counted(here.admin), log.stat().st_size
-    (here.folder / "turn").write_bytes(bytes([turn]))
+    functions, size = counted(installation.admin), log.stat().st_size
+    (installation.folder / "turn").write_bytes(bytes([turn]))
     request = urllib.request.Request(  # noqa: S310 - the demo's own address
-        f"{here.page}/api/jobs/batch_invoicing",
+        f"{installation.page}/api/jobs/batch_invoicing",
         json.dumps({"payload": {"order_ids": [FIRST_ORDER]}}).encode(),
-        {"Authorization": f"Bearer {here.token}", "X-Schema": TENANT, "Content-Type": "application/json"},
+        {"Authorization": f"Bearer {installation.token}", "X-Schema": TENANT, "Content-Type": "application/json"},
     )
     with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310 - as above
         job_id = json.loads(answer.read())["job_id"]
-    (schema,) = here.admin.execute("SELECT schema FROM turno.tenants WHERE slug = %s", [TENANT]).fetchone() or ("",)
+    tenants = installation.admin.execute("SELECT schema FROM turno.tenants WHERE slug = %s", [TENANT])
+    (schema,) = tenants.fetchone() or ("",)
     ended = sql.SQL("SELECT finished_at FROM {} WHERE id = %s").format(sql.Identifier(schema, "background_jobs"))
-    while not (here.admin.execute(ended, [job_id]).fetchone() or [None])[0]:
+    while not (installation.admin.execute(ended, [job_id]).fetchone() or [None])[0]:
         time.sleep(0.002)
     time.sleep(0.1)  # for the worker's messages
-    (here.folder / "turn").write_bytes(bytes([turn + 1]))
+    (installation.folder / "turn").write_bytes(bytes([turn + 1]))
     time.sleep(1.2)  # until the server has counted
     lines = log.read_bytes()[size:].decode(errors="replace").splitlines()
-    said = [line for line in lines if "LOG:" in line and ("statement: " in line or "execute " in line)]
+    log_lines = [line for line in lines if "LOG:" in line and ("statement: " in line or "execute " in line)]
     return {
-        "files": {int(file.suffix[1:]): set(file.read_text().splitlines()) for file in here.folder.glob(f"{turn}.*")},
-        "functions": {name for name, calls in counted(here.admin).items() if calls > functions.get(name, 0)},
+        "files": {
+            int(file.suffix[1:]): set(file.read_text().splitlines()) for file in installation.folder.glob(f"{turn}.*")
+        },
+        "functions": {name for name, calls in counted(installation.admin).items() if calls > functions.get(name, 0)},
         # A login's name may go on with its worker and child; the session without a name belongs to this program.
-        "statements": Counter(name for line in said if (name := line.partition("|")[0].split()[0]) != "[unknown]"),
+        "statements": Counter(name for line in log_lines if (name := line.partition("|")[0].split()[0]) != "[unknown]"),
     }
 
 

@@ -58,10 +58,10 @@ class Rung(NamedTuple):
 class Bell:
     """Hears rings, in the order in which they came."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = str(place)
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.bind(self.place)
+        self._socket.bind(self.path)
 
     def hear(self, within: float = 60.0) -> Rung:
         """Wait for the next ring; raises TimeoutError."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CHILDREN, TENANTS = 2, 2
 TENTH = {Chime: 2_000, Ring: 28_000}
-REST = {Chime: 2_000, Ring: 268_000}
+REMAINING = {Chime: 2_000, Ring: 268_000}
 AT_MOST = 1.05
 MOST_OF_A_CHILD = 30.0  # MB
 
@@ -42,10 +42,10 @@ def run(options: Options) -> Report:
 
         with resident(bench, fewest=CHILDREN, most=CHILDREN, TURNO_LIMITS="child_jobs=100000000") as pool:
             idle = _sizes(pool)
-            at_first, at_last = have_done(TENTH), have_done(REST)
+            at_first, at_last = have_done(TENTH), have_done(REMAINING)
             report.facts["largest child, PSS"] = max(pss_megabytes(pid) for pid in children(pool))
     report.add({"idle": [*idle.values()], "after a tenth": [*at_first.values()], "after all": [*at_last.values()]})
-    report.facts["jobs"] = {handler.type: (TENTH[handler] + REST[handler]) // share for handler in TENTH}
+    report.facts["jobs"] = {handler.type: (TENTH[handler] + REMAINING[handler]) // share for handler in TENTH}
     report.facts["the same children"] = at_first.keys() == at_last.keys()
     report.facts["ratio"] = sum(at_last.values()) / sum(at_first.values())
     report.wanted |= {"ratio": AT_MOST, "largest child, PSS": MOST_OF_A_CHILD}

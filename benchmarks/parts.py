@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ORDERS = 25_000
 NORTHWIND = 830
-ONE, SPLIT_ALONE, SPLIT = "one job", "split, one child", "split, two children"
+SINGLE, SPLIT_ALONE, SPLIT = "one job", "split, one child", "split, two children"
 SPOTLESS = InvoiceIntegrity(missing_numbers=0, doubled_orders=0, wrong_totals=0)
 # Copies of the Northwind orders, with their lines.
 COPIES = (
@@ -58,14 +58,14 @@ def run(options: Options) -> Report:
         tenant = bench.tenant("suc0001")
         ids = _orders(bench, tenant, orders)
         contestants: dict[str, Contestant] = {
-            ONE: _batch(bench, tenant, ids, "benchmarks.parts:HANDLERS", children=1),
+            SINGLE: _batch(bench, tenant, ids, "benchmarks.parts:HANDLERS", children=1),
             SPLIT_ALONE: _batch(bench, tenant, ids, "handlers:build_registry", children=1),
             SPLIT: _batch(bench, tenant, ids, "handlers:build_registry", children=2),
         }
         samples = options.sample(contestants, rounds=3, quick=1)
     report.add(samples)
-    report.compare(samples, SPLIT, ONE, at_most=0.5)
-    report.compare(samples, SPLIT_ALONE, ONE)
+    report.compare(samples, SPLIT, SINGLE, at_most=0.5)
+    report.compare(samples, SPLIT_ALONE, SINGLE)
     report.facts |= {"orders": len(ids), "numbers and totals": "checked after every run"}
     return report
 

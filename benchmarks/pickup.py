@@ -76,11 +76,13 @@ def _peer(bench: BenchEnvironment, stack: ExitStack, report: Report) -> dict[str
 @contextmanager
 def _listener(bench: BenchEnvironment) -> Iterator[Contestant]:
     bench.admin.execute("CREATE TABLE public.floor (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY)")
-    place = bench.folder / "floor"
-    with closing(Bell(place)) as bell, psycopg.connect(bench.url, autocommit=True) as session:
-        worker = subprocess.Popen([sys.executable, "-m", "benchmarks.listening_process", bench.url, place], cwd=ROOT)
+    socket_path = bench.folder / "floor"
+    with closing(Bell(socket_path)) as bell, psycopg.connect(bench.url, autocommit=True) as session:
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.listening_process", bench.url, socket_path], cwd=ROOT
+        )
 
-        def one() -> float:
+        def pick_up() -> float:
             start = time.monotonic_ns()
             session.execute("INSERT INTO public.floor DEFAULT VALUES")
             session.execute("NOTIFY floor")
@@ -88,7 +90,7 @@ def _listener(bench: BenchEnvironment) -> Iterator[Contestant]:
 
         try:
             bell.hear()
-            yield lambda: [one() for _ in range(TURN)]
+            yield lambda: [pick_up() for _ in range(TURN)]
         finally:
             worker.kill()
             worker.wait()

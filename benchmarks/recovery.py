@@ -52,7 +52,7 @@ def _of_a_child(client: Client, tenant: Tenant) -> float:
     killed = time.monotonic_ns()
     os.kill(pid, signal.SIGKILL)
     took = (client.hear().at - killed) / 1e6
-    client.wait_for_rest()
+    client.wait_until_idle()
     return took
 
 
@@ -64,5 +64,5 @@ def _of_a_worker(bench: BenchEnvironment, client: Client, tenant: Tenant, timing
             killed = time.monotonic_ns()
             doomed.kill()
             took = (client.hear(within=120).at - killed) / 1e6
-            client.wait_for_rest()
+            client.wait_until_idle()
     return took

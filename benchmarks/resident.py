@@ -49,7 +49,7 @@ class Client:
     def enqueue(self, tenant: Tenant, word: str = "x", *, seconds: float = 0.0) -> int:
         """Enqueue a job that rings; returns the nanoseconds of CLOCK_MONOTONIC before that began."""
         start = time.monotonic_ns()
-        new = _job({"bell": self.bell.place, "word": word, "seconds": seconds})
+        new = _job({"bell": self.bell.path, "word": word, "seconds": seconds})
         job_id = call_as_api(self._web, tenant, ENQUEUE, submission(new))["job_id"]
         self._queue.offer(JobRef(tenant.slug, job_id))
         return start
@@ -58,10 +58,10 @@ class Client:
         """Enqueue one job and return the milliseconds until its handler's first line; then wait for its end."""
         start = self.enqueue(tenant)
         took = (self.bell.hear().at - start) / 1e6
-        self.wait_for_rest()
+        self.wait_until_idle()
         return took
 
-    def wait_for_rest(self, within: float = 60.0) -> None:
+    def wait_until_idle(self, within: float = 60.0) -> None:
         """Return when no ticket is left."""
         if not wait_until(lambda: self._left() == 0, within=within, every=0.002):
             raise RuntimeError("the pool does not finish its work")

@@ -78,7 +78,7 @@ def quantile(samples: Sequence[float], share: float) -> float:
 def divided(samples: Sequence[float], blocks: int) -> list[Sequence[float]]:
     """Divide the samples into `n` runs of neighbours, or one run per sample if there are fewer."""
     blocks = min(blocks, len(samples))
-    cuts = [round(len(samples) * place / blocks) for place in range(blocks + 1)]
+    cuts = [round(len(samples) * block / blocks) for block in range(blocks + 1)]
     return [samples[start:end] for start, end in pairwise(cuts)]
 
 

@@ -110,22 +110,22 @@ def _operators_look(bench: BenchEnvironment) -> dict[str, float]:
 def _costs(bench: BenchEnvironment, counts: tuple[int, int, int], jobs: int, report: Report) -> dict[str, float]:
     """Measure with few and with more tenants; compare the prediction for many with a measurement of many."""
     few, some, many = counts
-    empty, tenants = _one(bench, CATALOGS), _added(bench, [], few)
+    empty, tenants = _scalar(bench, CATALOGS), _added(bench, [], few)
     upkeep = {few: _upkeep(bench)}
     _added(bench, tenants, some)
     upkeep[some] = _upkeep(bench)
     a_tenant = (upkeep[some] - upkeep[few]) / (some - few)
-    tenant_bytes = (_one(bench, STORED) + _one(bench, CATALOGS) - empty) / some
+    tenant_bytes = (_scalar(bench, STORED) + _scalar(bench, CATALOGS) - empty) / some
     enqueue_ms, client_ms = _enqueue(bench, tenants[0], jobs // 4)
     report.facts["enqueue, ms of the client"] = round(client_ms, 3)
     with (
         resident(bench, fewest=2, most=2, handlers=HANDLERS, TURNO_LIMITS="child_sessions=1") as pool,
         Client(bench) as client,
     ):
-        client.wait_for_rest()
-        wal, stored = _one(bench, WAL), _one(bench, STORED)
+        client.wait_until_idle()
+        wal, stored = _scalar(bench, WAL), _scalar(bench, STORED)
         warm_db, warm_worker = (used / jobs for used in _drained(bench, client, pool.pid, {tenants[0]: jobs}))
-        wal, stored = _one(bench, WAL) - wal, _one(bench, STORED) - stored
+        wal, stored = _scalar(bench, WAL) - wal, _scalar(bench, STORED) - stored
         cold_db, cold_worker = (used / some for used in _drained(bench, client, pool.pid, dict.fromkeys(tenants, 1)))
         _added(bench, tenants, many)
         there_db, there_worker = (used / many for used in _drained(bench, client, pool.pid, dict.fromkeys(tenants, 1)))
@@ -149,8 +149,8 @@ def _costs(bench: BenchEnvironment, counts: tuple[int, int, int], jobs: int, rep
         "wal_bytes": wal / jobs,
         "history_bytes": stored / jobs,
         "tenant_bytes": tenant_bytes,
-        "relations": _one(bench, COUNTED) / many,
-        "tables": _one(bench, f"SELECT count(*) {SCHEMAS} AND c.relkind = 'r'") / many,
+        "relations": _scalar(bench, COUNTED) / many,
+        "tables": _scalar(bench, f"SELECT count(*) {SCHEMAS} AND c.relkind = 'r'") / many,
         "child_mb": child_mb,
         "parent_mb": parent_mb,
     }
@@ -193,7 +193,7 @@ def _drained(bench: BenchEnvironment, client: Client, pool: int, counts: dict[Te
                 call_as_api(web, tenant, ENQUEUE, submission(new))
         inserted = processor_time.milliseconds(web.info.backend_pid) - inserting
         looked = processor_time.milliseconds(bench.admin.info.backend_pid)
-        client.wait_for_rest()
+        client.wait_until_idle()
         looked = processor_time.milliseconds(bench.admin.info.backend_pid) - looked
         return _tree(bench.cluster.pid) - database - inserted - looked, _tree(pool) - workers
 
@@ -222,6 +222,6 @@ def _tree(pid: int) -> float:
     return sum(map(int, fields[11:15])) * TICK_MS + sum(_tree(int(child)) for child in below)
 
 
-def _one(bench: BenchEnvironment, question: LiteralString) -> float:
+def _scalar(bench: BenchEnvironment, question: LiteralString) -> float:
     row: Any = bench.admin.execute(question).fetchone()
     return float(row[0])

@@ -102,15 +102,15 @@ def need(load: Load, costs: Costs) -> Need:
     )
 
 
-def breaks(found: Need) -> list[str]:
+def breaks(need: Need) -> list[str]:
     """Return which limits of PostgreSQL as it comes, and of one large server, are passed."""
     limits = {
-        "pg_dump of all needs max_locks_per_transaction raised": found.locks_to_dump
+        "pg_dump of all needs max_locks_per_transaction raised": need.locks_to_dump
         > LOCKS_PER_TRANSACTION * LOCK_SESSIONS,
-        "upkeep does not end within its period": found.upkeep_seconds > UPKEEP_SECONDS,
-        "more sessions than a server takes well": found.sessions > SESSIONS,
-        "more processors than one server has": found.turno_db_cores + found.job_db_cores > CORES,
-        "more relations than catalogs and autovacuum take well": found.relations > RELATIONS,
+        "upkeep does not end within its period": need.upkeep_seconds > UPKEEP_SECONDS,
+        "more sessions than a server takes well": need.sessions > SESSIONS,
+        "more processors than one server has": need.turno_db_cores + need.job_db_cores > CORES,
+        "more relations than catalogs and autovacuum take well": need.relations > RELATIONS,
     }
     return [name for name, passed in limits.items() if passed]
 

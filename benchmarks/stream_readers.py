@@ -29,15 +29,15 @@ class Reader:
     """One stream: the revisions of jobs that arrived, with their moments, and whether it is over."""
 
     socket: socket.socket
-    rest: bytes = b""
+    buffer: bytes = b""
     ready: bool = False
     bye: str | None = None
     arrived: list[tuple[str, int, float]] = field(default_factory=list)
 
     def take(self, part: bytes, now: float) -> None:
         """Note what came."""
-        self.rest += part
-        *frames, self.rest = self.rest.split(b"\n\n")
+        self.buffer += part
+        *frames, self.buffer = self.buffer.split(b"\n\n")
         for frame in frames:
             if frame.startswith(b"HTTP/") and b" 200 " not in frame.split(b"\r\n", 1)[0]:
                 raise NotAStream(frame.decode())

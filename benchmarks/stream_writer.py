@@ -51,7 +51,7 @@ class Writer:
         self._change_notifier.changed((_claim(job),))
         self._change_notifier.flush()
 
-    def rest_until(self, moment: float) -> None:
+    def wait_until(self, moment: float) -> None:
         """Wait, and report due changes meanwhile."""
         while (left := moment - time.monotonic()) > 0:
             time.sleep(max(0.0, min(left, self._change_notifier.due - time.monotonic())))
@@ -76,9 +76,9 @@ def main() -> None:
     steps += [(job, True) for job in jobs if orders["end"]]
     begin = time.monotonic() + 0.2
     for number, (job, end) in enumerate(steps):
-        writer.rest_until(begin + number * pause)
+        writer.wait_until(begin + number * pause)
         writer.change(job, end=end)
-    writer.rest_until(time.monotonic() + 0.2)
+    writer.wait_until(time.monotonic() + 0.2)
     json.dump(writer.done, sys.stdout)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CHILDREN, KEPT = 2, 4
 BASELINE = 2  # sessions of an idle pool: the engine's and its listener's
-REST = 37.0  # seconds: a child looks at its idle sessions every few, and ends those unused for thirty
+IDLE_SECONDS = 37.0  # seconds: a child looks at its idle sessions every few, and ends those unused for thirty
 SESSIONS: LiteralString = (
     "SELECT count(*) FROM pg_stat_activity"
     " WHERE application_name IN ('turno-engine', 'turno-listener') OR application_name LIKE 'turno-handler%'"
@@ -85,7 +85,7 @@ def _measured(
         took = [client.pick_up(tenants[0]) for _ in range(times)]
         facts["processor ms a pick-up"] = (processor_time.milliseconds(*workers) - before) / times
         facts["warm p50, ms"] = quantile(took, 0.5)
-        time.sleep(options.of(REST, quick=REST, smoke=0.0))
+        time.sleep(options.of(IDLE_SECONDS, quick=IDLE_SECONDS, smoke=0.0))
         facts["sessions after"] = min(_count(bench, SESSIONS) for _ in range(100))
         facts["idle PSS, MB"] = sum(map(pss_megabytes, (pool.pid, *children(pool))))
         facts["idle CPU, %"] = _idle_percent(pool, options.of(20.0, quick=10.0, smoke=0.5))

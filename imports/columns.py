@@ -81,46 +81,46 @@ class Header:
     """Which cell of a line holds which column."""
 
     table: TableName
-    places: Mapping[str, int]
+    indexes: Mapping[str, int]
     width: int
 
     @classmethod
     def of(cls, table: TableName, cells: Sequence[Cell]) -> "Header":
         """Return the columns of a file's first line; raises FileRefused if they do not fit the table."""
         known = {folded(name): column.name for column in TABLES[table] for name in (column.name, *column.names)}
-        places: dict[str, int] = {}
+        indexes: dict[str, int] = {}
         unknown = []
-        for place, cell in enumerate(cells):
+        for index, cell in enumerate(cells):
             text = plain(cell)
             if not text:
                 continue
             name = known.get(folded(text))
             if name is None:
                 unknown.append(short(text))
-            elif name in places:
+            elif name in indexes:
                 raise FileRefused("column twice", value=name)
             else:
-                places[name] = place
+                indexes[name] = index
         expected = ", ".join(column.name for column in TABLES[table])
         shown = short(", ".join(short(plain(cell)) for cell in cells)) or "-"
-        if missing := [column.name for column in TABLES[table] if column.required and column.name not in places]:
+        if missing := [column.name for column in TABLES[table] if column.required and column.name not in indexes]:
             raise FileRefused("missing columns", value=", ".join(missing), header=shown)
         if unknown:
             raise FileRefused("unknown columns", value=", ".join(unknown[:5]), expected=expected)
-        return cls(table, places, len(cells))
+        return cls(table, indexes, len(cells))
 
     def key(self, cells: Sequence[Cell]) -> str:
         """Return the key of a line's customer, product or order."""
-        place = self.places[TABLES[self.table][0].name]
-        return plain(cells[place]) if place < len(cells) else ""
+        index = self.indexes[TABLES[self.table][0].name]
+        return plain(cells[index]) if index < len(cells) else ""
 
     def numbers(self, cells: Sequence[Cell]) -> list[str]:
         """Return the texts of a line's numbers with decimals."""
         result = []
         for column in TABLES[self.table]:
-            place = self.places.get(column.name, len(cells))
-            if isinstance(column.kind, Number | OneOf) and place < len(cells) and isinstance(cells[place], str):
-                result.append(plain(cells[place]).removesuffix("%").rstrip())
+            index = self.indexes.get(column.name, len(cells))
+            if isinstance(column.kind, Number | OneOf) and index < len(cells) and isinstance(cells[index], str):
+                result.append(plain(cells[index]).removesuffix("%").rstrip())
         return result
 
     def read(self, line: int, cells: Sequence[Cell], mark: Mark, formulas: frozenset[int]) -> tuple[Row, list[Problem]]:
@@ -128,10 +128,10 @@ class Header:
         row: Row = {"line": line}
         problems: list[Problem] = []
         for column in TABLES[self.table]:
-            place = self.places.get(column.name, len(cells))
-            cell = cells[place] if place < len(cells) else ""
+            index = self.indexes.get(column.name, len(cells))
+            cell = cells[index] if index < len(cells) else ""
             try:
-                row[column.name] = self._value(column, cell, mark, formula=place in formulas)
+                row[column.name] = self._value(column, cell, mark, formula=index in formulas)
             except Wrong as wrong:
                 problems.append(Problem(line, column.name, wrong.code, wrong.values))
         if any(plain(cell) for cell in cells[self.width :]):

@@ -23,8 +23,8 @@ class CsvFile:
 
     def __init__(self, stream: BinaryIO, table: TableName, *, encoding: str | None, separator: str | None) -> None:
         self._stream = stream
-        self.encoding = encoding or found_encoding(stream)
-        self.separator = separator or self._found_separator(table)
+        self.encoding = encoding or detect_encoding(stream)
+        self.separator = separator or self._detect_separator(table)
 
     def lines(self) -> Iterator[tuple[int, Sequence[Cell], frozenset[int]]]:
         """Yield each line that has anything in it: its number, its cells, and which of them are formulas (none)."""
@@ -50,7 +50,7 @@ class CsvFile:
             with suppress(ValueError):  # the stream may be closed before this is collected
                 text.detach()  # or the stream would be closed with it
 
-    def _found_separator(self, table: TableName) -> str:
+    def _detect_separator(self, table: TableName) -> str:
         """Return the separator by which most of the first line is columns of the table."""
         known = {folded(name) for column in TABLES[table] for name in (column.name, *column.names)}
 
@@ -64,7 +64,7 @@ class CsvFile:
         return max(SEPARATORS, key=fitting)
 
 
-def found_encoding(stream: BinaryIO) -> str:
+def detect_encoding(stream: BinaryIO) -> str:
     """Return the encoding of a text; raises FileRefused for an unsupported encoding."""
     stream.seek(0)
     head = stream.read(4)

@@ -150,12 +150,12 @@ def _look(text: bytes, formulas: dict[int, set[int]], seen: Extent) -> None:
             raise FileRefused("wide sheet", value=match[1].decode(), columns=MOST_COLUMNS, most=MOST_ROWS)
     for match in _CELL.finditer(text):
         seen.cells += 1
-        place = _REFERENCE.search(match[1])
-        if place is None:
+        position = _REFERENCE.search(match[1])
+        if position is None:
             continue
-        column, row = _number(place[1]), int(place[2])
+        column, row = _number(position[1]), int(position[2])
         if column >= MOST_COLUMNS or row > MOST_ROWS:
-            reference = (place[1] + place[2]).decode()
+            reference = (position[1] + position[2]).decode()
             raise FileRefused("wide sheet", value=reference, columns=MOST_COLUMNS, most=MOST_ROWS)
         seen.rows, seen.columns = max(seen.rows, row), max(seen.columns, column + 1)
         if match[2] and len(formulas) < MOST_FORMULAS:

@@ -23,7 +23,7 @@ class CommitLink:
         self.port: int = listener.getsockname()[1]
         Thread(target=self._serve, args=(listener,), daemon=True).start()
 
-    def lose_one(self, *, within: float) -> bool:
+    def lose_reply(self, *, within: float) -> bool:
         """Lose the next reply to a COMMIT; return False without such a reply in this time."""
         with self._changed:
             self._armed = True

@@ -29,14 +29,14 @@ LARGEST = 7_900  # bytes of a notification
 RESTORE_TRIES = 20
 
 
-def strike(environment: Environment, kind: str, whom: float) -> Callable[[], object] | None:
+def strike(environment: Environment, kind: str, fraction: float) -> Callable[[], object] | None:
     """Begin a fault of DATABASE for the tenant (and function) at this fraction; return None if the fault fails."""
-    tenant = environment.tenants[int(whom * len(environment.tenants))]
+    tenant = environment.tenants[int(fraction * len(environment.tenants))]
     match kind:
         case "lock tenant":
             return lock_job_tables(environment, tenant)
         case "old schema":
-            function = FUNCTIONS[int(whom * 37 % 1 * len(FUNCTIONS))]
+            function = FUNCTIONS[int(fraction * 37 % 1 * len(FUNCTIONS))]
             log.info("old schema: %s without %s", tenant.slug, function)
             return take_function_away(environment, tenant, function)
         case "pause tenant":

@@ -15,7 +15,7 @@ from psycopg import sql
 
 from cli.servers.embedded_postgres import Cluster
 from cli.servers.free_port import free_port
-from nemesis.hearing import PLACE, REGISTRY
+from nemesis.hearing import REFERENCE, REGISTRY
 from tenants.northwind.load import BRANCH_SHARES, load_orders
 from turno.environment import VISIBLE
 from turno.settings import Settings
@@ -94,7 +94,7 @@ class Environment:
             "DATABASE_URL": url or self.url,
             "TURNO_MASTER_KEY": KEY,
             "QUEUE_BACKEND": backend,
-            "TURNO_HANDLERS": PLACE,
+            "TURNO_HANDLERS": REFERENCE,
             "TURNO_RUN_FOLDER": str(self.logs),
             "TURNO_JWT_KEY": JWT_KEY,
             "TURNO_WEB_BIND": f"127.0.0.1:{self.web_port}",
@@ -107,8 +107,8 @@ class Environment:
 
     def linked_url(self) -> str:
         """Return the superuser's URL through the link that loses replies, or the direct URL without a link."""
-        here = f"127.0.0.1:{self.cluster.port}"
-        return self.url.replace(here, f"127.0.0.1:{self.link_port}") if self.link_port else self.url
+        direct = f"127.0.0.1:{self.cluster.port}"
+        return self.url.replace(direct, f"127.0.0.1:{self.link_port}") if self.link_port else self.url
 
     def web_variables(self, url: str = "") -> dict[str, str]:
         """Return the environment variables of the web, without the mark of workers; launched workers get the mark."""

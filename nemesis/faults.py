@@ -96,17 +96,17 @@ class Faults:
                 self._environment.cluster.start()
                 return 1
             case "end session":
-                return self._end_session(fault.whom)
+                return self._end_session(fault.fraction)
             case "lose commit reply":
-                return int(self._link is not None and self._link.lose_one(within=COMMIT_WITHIN))
+                return int(self._link is not None and self._link.lose_reply(within=COMMIT_WITHIN))
             case "blackhole":
                 return self._blackhole(fault)
             case "change backend":
-                return self._change_backend(fault.whom)
+                return self._change_backend(fault.fraction)
             case kind if kind in BROKER:
                 return self._broker.strike(kind, fault.hold) if self._broker is not None else 0
             case kind if kind in DATABASE:
-                return self._lasting(fault, database_faults.strike(self._environment, kind, fault.whom))
+                return self._lasting(fault, database_faults.strike(self._environment, kind, fault.fraction))
             case _:
                 return self._on_processes(fault)
 
@@ -135,16 +135,16 @@ class Faults:
 
     def _signal(self, fault: Fault) -> int:
         workers = self._processes.workers()
-        verb, _, whom = fault.kind.partition(" ")
-        if whom == "child":
-            child = _pick([child for children in workers.values() for child in children], fault.whom)
+        verb, _, role = fault.kind.partition(" ")
+        if role == "child":
+            child = _pick([child for children in workers.values() for child in children], fault.fraction)
             victims = [child] if child else []
         elif verb == "freeze":
             return self._freeze_worker(workers, fault)
         else:
-            supervisor = _pick(list(workers), fault.whom)
+            supervisor = _pick(list(workers), fault.fraction)
             victims = [supervisor] if supervisor else []
-            if supervisor and whom == "both":
+            if supervisor and role == "both":
                 victims += workers[supervisor]
         match verb:
             case "kill":
@@ -167,7 +167,7 @@ class Faults:
             return 0
         # Prefer a worker with a long job that does not check its claim: shorter jobs end before any harm.
         holders = [holder for holder in self._holders() if holder.pid in workers]
-        holder = _pick([holder for holder in holders if holder.long] or holders, fault.whom)
+        holder = _pick([holder for holder in holders if holder.long] or holders, fault.fraction)
         if holder is None:
             return 0
         supervisor = holder.pid
@@ -214,9 +214,9 @@ class Faults:
             return session.execute(STARTED_ANEW, (frozen.jobs, frozen.tokens)).rowcount > 0
         return False
 
-    def _end_session(self, whom: float) -> int:
+    def _end_session(self, fraction: float) -> int:
         with suppress(psycopg.Error), self._environment.admin() as session:
-            pid = _pick([pid for (pid,) in session.execute(SESSIONS)], whom)
+            pid = _pick([pid for (pid,) in session.execute(SESSIONS)], fraction)
             if pid is not None:
                 session.execute("SELECT pg_terminate_backend(%s)", (pid,))
                 return 1
@@ -233,18 +233,18 @@ class Faults:
         result = self._processes.web_processes()
         if fault.kind == "terminate web":
             return len(processes.terminate(*result[:1]))
-        victim = _pick(result, fault.whom)
+        victim = _pick(result, fault.fraction)
         if victim is None:
             return 0
         # The parent takes all processes with it; the parent replaces a single serving process.
         return len(processes.kill(*(result if victim == result[0] else [victim])))
 
-    def _change_backend(self, whom: float) -> int:
+    def _change_backend(self, fraction: float) -> int:
         """Change the backend as an operator does, for all tenants, half of them or a single tenant."""
         names = ("exec", "pool", *(("rabbitmq",) if self._broker is not None else ()))
         some = [("--canary", "50"), *(("--tenant", tenant.slug) for tenant in self._environment.tenants)]
         orders = [(name,) for name in names] + [(name, *item) for name in (*names, "default") for item in some]
-        order = orders[int(whom * len(orders))]
+        order = orders[int(fraction * len(orders))]
         command = [sys.executable, "-m", "turno.commands.main", "backend", "set", *order]
         variables = self._environment.web_variables()
         done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, check=False)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from turno.jobs.job_context import JobContext
 
 # The number of the received event within its key, and whether the subscriber received a later event before.
-HEARD = """
+RECORD_EVENT = """
 INSERT INTO customers (id, company_name, tax_condition, address, city, country)
 SELECT gen_random_uuid()::text, %(number)s, 'exempt', %(key)s, %(attempt)s, kind
 FROM (VALUES ('heard'), ('overtaken')) AS k (kind)
@@ -37,7 +37,7 @@ WHERE kind = 'heard' OR EXISTS (SELECT FROM customers c WHERE c.country = 'heard
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class NumberedEvent:
     """An event: its number within its key, and the number of attempts that fail before it is done."""
 
     key: str
@@ -47,14 +47,14 @@ class Told:
     seconds: float = 0.0
 
 
-class Hear(JobHandler[Told]):
+class Hear(JobHandler[NumberedEvent]):
     """Receives events in any order."""
 
     type = "nemesis_hear"
     retry = SOON
     subscribes = ("nemesis.told",)
 
-    def handle(self, job: JobContext, payload: Told) -> dict[str, Any]:
+    def handle(self, job: JobContext, payload: NumberedEvent) -> dict[str, Any]:
         """Write the effect."""
         write_effect(job, THE_END)
         return {"number": payload.number}
@@ -66,9 +66,11 @@ class InOrder(Hear):
     type = "nemesis_in_order"
     ordered = True
 
-    def handle(self, job: JobContext, payload: Told) -> dict[str, Any]:
+    def handle(self, job: JobContext, payload: NumberedEvent) -> dict[str, Any]:
         """Fail in the requested number of attempts, after the effect."""
-        job.connection.execute(HEARD, {"number": payload.number, "key": payload.key, "attempt": str(job.attempt)})
+        job.connection.execute(
+            RECORD_EVENT, {"number": payload.number, "key": payload.key, "attempt": str(job.attempt)}
+        )
         time.sleep(payload.seconds)
         if job.attempt <= payload.errors:
             raise ValueError(f"not yet: {payload.note}")
@@ -116,4 +118,4 @@ class Pairs(Once):
 REGISTRY = Registry.of(
     (Plain, Batch, Steps, Flaky, Later, Serial, Some, Whole, Invoicing, Hear, InOrder, Once, Sole, Tick, Pairs)
 )
-PLACE = "nemesis.hearing:REGISTRY"
+REFERENCE = "nemesis.hearing:REGISTRY"

@@ -128,8 +128,8 @@ class Processes:
 
     def _start_far_pool(self) -> subprocess.Popen[bytes]:
         assert self._network is not None  # noqa: S101 - it is started where there is one
-        here, there = f"127.0.0.1:{self._environment.cluster.port}", f"{self._network.our_ip}:{self._port}"
-        variables = self._environment.variables("pool", self._environment.url.replace(here, there))
+        local, remote = f"127.0.0.1:{self._environment.cluster.port}", f"{self._network.our_ip}:{self._port}"
+        variables = self._environment.variables("pool", self._environment.url.replace(local, remote))
         return self._start_worker(["work"], variables, self._network.prefix())
 
     def _start_consumer(self) -> subprocess.Popen[bytes]:

@@ -89,10 +89,10 @@ class Run:
 
     def run(self) -> Verdict:
         """Return the verdict, after the end of every process."""
-        with ExitStack() as held:
-            network = self._network(held)
-            environment = held.enter_context(open_environment())
-            broker = self._broker(held, environment)
+        with ExitStack() as stack:
+            network = self._network(stack)
+            environment = stack.enter_context(open_environment())
+            broker = self._broker(stack, environment)
             logging.basicConfig(filename=environment.logs / "nemesis.log", level=logging.INFO)
             spread_backends(environment)
             link = CommitLink(environment.cluster.port) if self._wanted(LINK) else None
@@ -123,7 +123,7 @@ class Run:
             self._judge_the_end(environment)
         return self.verdict
 
-    def _network(self, held: ExitStack) -> Network | None:
+    def _network(self, stack: ExitStack) -> Network | None:
         if not self._wanted(NETWORK):
             return None
         network = Network(os.getpid())
@@ -133,22 +133,22 @@ class Run:
             network.down() if os.geteuid() == 0 else None
             self._left_out(NETWORK, f"this machine permits no network namespace: {error}")
             return None
-        held.callback(network.down)
+        stack.callback(network.down)
         return network
 
-    def _broker(self, held: ExitStack, environment: Environment) -> FaultyBroker | None:
+    def _broker(self, stack: ExitStack, environment: Environment) -> FaultyBroker | None:
         if not self._wanted((*BROKER, "change backend")):
             return None
         node = Node(folder=environment.folder / "broker")
         try:
-            held.enter_context(node)
+            stack.enter_context(node)
         except NodeError as error:
             self._left_out((*BROKER, "change backend"), str(error))
             return None
         environment.broker_url = node.url
         broker = FaultyBroker(node)
-        held.callback(broker.close)
-        held.callback(lambda: self.verdict.not_done.extend(broker.refusals))
+        stack.callback(broker.close)
+        stack.callback(lambda: self.verdict.not_done.extend(broker.refusals))
         return broker
 
     def _wanted(self, kinds: Iterable[str]) -> bool:

@@ -62,11 +62,11 @@ class Fault(NamedTuple):
 
     at: float
     kind: str
-    whom: float
+    fraction: float
     hold: float
 
     def __str__(self) -> str:
-        return f"{self.at:7.1f} s  {self.kind:<18} victim {self.whom:.2f}" + (
+        return f"{self.at:7.1f} s  {self.kind:<18} victim {self.fraction:.2f}" + (
             f"  for {self.hold:.1f} s" if self.hold else ""
         )
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from nemesis.hearing import InOrder, Once, Sole, Tick, Told
+from nemesis.hearing import InOrder, NumberedEvent, Once, Sole, Tick
 from nemesis.work import Work
 from turno.capabilities.schedules.recurring_job import RecurringJob
 from turno.testing.checker import Submission
@@ -91,7 +91,7 @@ class Teller(Thread):
             session.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (tenant.id, f"told {key}"))
             for _ in range(self._chance.randint(1, 3)):
                 ((number,),) = session.execute(TELL, {"key": key}).fetchall()
-                reply = Told(
+                reply = NumberedEvent(
                     note=self._leak_detector.marker_of(tenant),
                     key=key,
                     number=number,

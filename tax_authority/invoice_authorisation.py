@@ -56,9 +56,9 @@ class InvoiceAuthorisation:
                 f"{self.invoice.label} waits for {missing}: the tax authority takes numbers in their order only"
             )
         if self.last >= number:
-            if (held := self._held()) is None:
+            if (stored := self._consult()) is None:
                 raise AuthorityUnclear(f"the tax authority is past {self.invoice.label} and does not find it")
-            return self._ours(held)
+            return self._ours(stored)
         try:
             granted = self.authority.authorise(self.voucher)
         except AuthorityBusy:
@@ -71,31 +71,31 @@ class InvoiceAuthorisation:
 
     def reconcile(self, effect: Effect) -> Finding:
         """Look up the voucher under the number."""
-        held = self._held()
-        if held is not None:
-            result = is_of(self.voucher, held)
-            return Done(as_result(held)) if result else Unknown(beside(self.invoice.label, self.voucher, held))
+        stored = self._consult()
+        if stored is not None:
+            result = is_of(self.voucher, stored)
+            return Done(as_result(stored)) if result else Unknown(beside(self.invoice.label, self.voucher, stored))
         if effect.age < self.latest or self._last() >= self.voucher.number:
             raise TooEarly(f"the tax authority may still authorise {self.invoice.label}; it is looked up again")
         return Absent()
 
-    def held_result(self) -> dict[str, Any]:
+    def stored_result(self) -> dict[str, Any]:
         """Return the voucher under the number, which a person has confirmed as this invoice."""
-        if (held := self._held()) is None:
+        if (stored := self._consult()) is None:
             raise AuthorityUnclear(f"the tax authority does not find {self.invoice.label}, which a person has settled")
-        return as_result(held)
+        return as_result(stored)
 
-    def _held(self) -> Authorisation | None:
+    def _consult(self) -> Authorisation | None:
         voucher = self.voucher
         return self.authority.consult(voucher.point_of_sale, voucher.kind, voucher.number)
 
     def _last(self) -> int:
         return self.authority.last_authorised(self.voucher.point_of_sale, self.voucher.kind)
 
-    def _ours(self, held: Authorisation) -> dict[str, Any]:
-        if not is_of(self.voucher, held):
-            raise OtherVoucher(beside(self.invoice.label, self.voucher, held))
-        return as_result(held)
+    def _ours(self, stored: Authorisation) -> dict[str, Any]:
+        if not is_of(self.voucher, stored):
+            raise OtherVoucher(beside(self.invoice.label, self.voucher, stored))
+        return as_result(stored)
 
 
 def as_result(granted: Authorisation) -> dict[str, Any]:

@@ -75,10 +75,10 @@ def _name(person: Any) -> str:
 
 
 def _refusal(text: str, *, understood: bool = True) -> Exception:
-    said = text.lower()
-    if said.startswith(UNKNOWN):
+    lowered = text.lower()
+    if lowered.startswith(UNKNOWN):
         return NotThere("the tax authority's registry does not know this CUIT")
-    if "token" in said and "representacion" not in said:
+    if "token" in lowered and "representacion" not in lowered:
         return TicketRefused(f"the tax authority does not accept the ticket: {text}")
     if understood:
         return AuthorityRefused(f"the tax authority's registry refused: {text}")

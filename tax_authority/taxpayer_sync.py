@@ -128,7 +128,7 @@ class TaxpayerSync(JobHandler[TaxpayerSyncPayload]):
         if at := outages.ask_again_at(job.connection, services):
             return Reschedule(at=at)
         invoices = {invoice.facts["id"]: invoice for invoice in read_invoices(job.connection, payload.invoice_ids)}
-        unknown = [one for one in payload.invoice_ids if one not in invoices]
+        unknown = [invoice_id for invoice_id in payload.invoice_ids if invoice_id not in invoices]
         wanted = [("customer", name) for name in sorted(payload.customer_ids)]
         wanted += [("invoice", str(number)) for number in (*invoices, *unknown)]
         batch = job.each(wanted, key=":".join, chunk=10)
@@ -225,7 +225,7 @@ class Desk:
             # although the end of the sending process is not confirmed.
             granted = self._job.once(f"authorisation of {label}", wanted.call, wanted.reconcile, idempotent=True)
         if not isinstance(granted, dict) or not {"cae", "expires_on"} <= granted.keys():
-            granted = wanted.held_result()  # a person has confirmed the effect, with another result
+            granted = wanted.stored_result()  # a person has confirmed the effect, with another result
         keep_authorisation(self._job.connection, wanted.invoice, granted["cae"], granted["expires_on"])
         return f"{label}: CAE {granted['cae']}"
 

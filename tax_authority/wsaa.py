@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Our clock may be so far from the authority's; it takes requests of the last and the next 24 hours.
 CLOCK_TOLERANCE = timedelta(minutes=10)
-HELD = "coe.alreadyAuthenticated"
+ALREADY_AUTHENTICATED = "coe.alreadyAuthenticated"
 # Temporarily out of order by the specification; every other fault stays until a person corrects its cause.
 PASSING = ("wsaa.", "wsn.unavailable")
 
@@ -90,7 +90,7 @@ def _ticket(content: str) -> Ticket:
 
 
 def _refusal(fault: SoapFault) -> Exception:
-    if fault.code == HELD:
+    if fault.code == ALREADY_AUTHENTICATED:
         return TicketHeldElsewhere(
             "the tax authority gives no second ticket while one is valid that is not in the store of tickets;"
             " it does so again after some minutes, at the latest when that one expires"

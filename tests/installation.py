@@ -159,5 +159,5 @@ def module_northwind(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory)
 @pytest.fixture
 def northwind(module_northwind: ExampleInstallation) -> ExampleInstallation:
     """All 830 orders, none invoiced yet."""
-    module_northwind.forget()
+    module_northwind.reset()
     return module_northwind

@@ -112,5 +112,5 @@ def site(module_site: Site) -> Site:
     if not module_site.web.running:
         module_site.web.start()
     module_site.settle()
-    module_site.example.forget()
+    module_site.example.reset()
     return module_site

@@ -19,19 +19,19 @@ from turno.tenancy.rights.matrix import Matrix
 HOME = Path(__file__).parent / "capabilities"
 LIBRARY = "core"  # the source of everything that is in no capability
 ALL_BUT = "all-but-"
-Place = str  # package.module:name
+Reference = str  # package.module:name
 Value = TypeVar("Value")
 
 
-def load(place: Place) -> Any:
-    """Return the object at this place; the working directory is looked in after everything that is installed.
+def load(reference: Reference) -> Any:
+    """Return the object of a reference; the working directory is searched after everything that is installed.
 
     Raises any error of the module, or AttributeError.
     """
     folder = str(Path.cwd())
     if folder not in sys.path:
         sys.path.append(folder)
-    module, _, name = place.partition(":")
+    module, _, name = reference.partition(":")
     return getattr(import_module(module), name)
 
 
@@ -42,7 +42,7 @@ class Task(NamedTuple):
     """
 
     name: str
-    run: Place
+    run: Reference
 
 
 class Delivery(NamedTuple):
@@ -52,7 +52,7 @@ class Delivery(NamedTuple):
     """
 
     name: str
-    prepare: Place
+    prepare: Reference
 
 
 class Outside(NamedTuple):
@@ -62,15 +62,15 @@ class Outside(NamedTuple):
     `revoke` at the removal of the tenant; `check` yields findings.
     """
 
-    grant: Place
-    revoke: Place
-    check: Place
+    grant: Reference
+    revoke: Reference
+    check: Reference
 
 
 class Command(NamedTuple):
     """A Click command and its line in `turno --help`."""
 
-    place: Place
+    reference: Reference
     line: str
 
 
@@ -83,11 +83,11 @@ class Backend(NamedTuple):
     `secrets`.
     """
 
-    queue: Place
+    queue: Reference
     worker: str
     needs: tuple[str, ...] = ()
     sessions: int = 2
-    program: Place = ""
+    program: Reference = ""
     secrets: tuple[str, ...] = ()
 
 
@@ -140,27 +140,27 @@ class Capability:
     outside: Outside | None = None
     tasks: tuple[Task, ...] = ()
     deliveries: tuple[Delivery, ...] = ()
-    submissions: tuple[Place, ...] = ()
+    submissions: tuple[Reference, ...] = ()
     # Statements of the engine with the facts about handlers (jsonb) and the time without announcements (interval).
     announcements: tuple[LiteralString, ...] = ()
-    tracer: Place = ""  # () -> Tracer, which records spans of jobs: see `turno/tracing.py`
-    checks: tuple[Place, ...] = ()
-    context: Mapping[str, Place] = field(default_factory=dict)
-    names: Mapping[str, Place] = field(default_factory=dict)  # implementations of public names of `turno`
-    job_sections: tuple[Place, ...] = ()
-    operator_job_sections: tuple[Place, ...] = ()
-    overview_sections: tuple[Place, ...] = ()
+    tracer: Reference = ""  # () -> Tracer, which records spans of jobs: see `turno/tracing.py`
+    checks: tuple[Reference, ...] = ()
+    context: Mapping[str, Reference] = field(default_factory=dict)
+    names: Mapping[str, Reference] = field(default_factory=dict)  # implementations of public names of `turno`
+    job_sections: tuple[Reference, ...] = ()
+    operator_job_sections: tuple[Reference, ...] = ()
+    overview_sections: tuple[Reference, ...] = ()
     job_links: tuple[str, ...] = ()
     job_attributes: Mapping[LiteralString, LiteralString] = field(default_factory=dict)
     job_filters: Mapping[str, JobFilter] = field(default_factory=dict)
     invariants: Mapping[str, LiteralString] = field(default_factory=dict)
     commands: Mapping[str, Command] = field(default_factory=dict)
-    routes: tuple[Place, ...] = ()
+    routes: tuple[Reference, ...] = ()
     menu: tuple[Link, ...] = ()
     operator_menu: tuple[Link, ...] = ()
     backends: Mapping[str, Backend] = field(default_factory=dict)
-    chart_marks: tuple[Place, ...] = ()
-    live: Place = ""
+    chart_marks: tuple[Reference, ...] = ()
+    live: Reference = ""
 
     def folder(self, path: str) -> Path | None:
         """Return a folder of this capability, or None if it has none."""

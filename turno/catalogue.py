@@ -24,7 +24,7 @@ class HandlerWords(NullTranslations):
 
     def __init__(self, handlers: Sequence[Handler], language: str) -> None:
         super().__init__()
-        self._said = {
+        self._messages = {
             _message(handler.type, name): text
             for handler in handlers
             for name, text in handler.words.get(language, {}).items()
@@ -32,12 +32,12 @@ class HandlerWords(NullTranslations):
 
     def gettext(self, message: str) -> str:
         """Return the text of a message; of a message with a plural the plural."""
-        own = self._said.get(message)
+        own = self._messages.get(message)
         return super().gettext(message) if own is None else own if isinstance(own, str) else own[1]
 
     def ngettext(self, msgid1: str, msgid2: str, n: int) -> str:
         """Return the singular or the plural of a message."""
-        own = self._said.get(msgid1)
+        own = self._messages.get(msgid1)
         return super().ngettext(msgid1, msgid2, n) if own is None or isinstance(own, str) else own[n != 1]
 
 

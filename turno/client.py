@@ -178,7 +178,7 @@ class Client:
         address = urlsplit(url)
         if address.scheme not in {"http", "https"} or not address.hostname or address.query or address.fragment:
             raise ValueError(f"url must be an address such as https://turno.example, not {url!r}")
-        self._place = address
+        self._base_url = address
         self.tenant = tenant
         self._token = token
         self._timeout = timeout
@@ -353,20 +353,20 @@ class Client:
         about = {"Authorization": f"Bearer {token}", "X-Schema": self.tenant, "User-Agent": "turno.client"}
         kind = "application/octet-stream" if isinstance(body, bytes) else "application/json"
         about |= {} if sent is None else {"Content-Type": kind}
-        host, port = self._place.hostname or "", self._place.port
+        host, port = self._base_url.hostname or "", self._base_url.port
         connection = HTTPConnection(host, port, timeout=timeout)
-        if self._place.scheme == "https":
+        if self._base_url.scheme == "https":
             connection = HTTPSConnection(host, port, timeout=timeout, context=self._context)
         try:
-            connection.request(method, self._place.path.rstrip("/") + path, sent, about | dict(headers or {}))
+            connection.request(method, self._base_url.path.rstrip("/") + path, sent, about | dict(headers or {}))
             answer = connection.getresponse()
             if answer.status not in DONE:
                 _refuse(answer)
             yield answer
         except ssl.SSLCertVerificationError as error:
-            raise Refused(f"{self._place.netloc} has an invalid certificate: {error.verify_message}") from error
+            raise Refused(f"{self._base_url.netloc} has an invalid certificate: {error.verify_message}") from error
         except (OSError, HTTPException) as error:
-            raise Unavailable(f"{self._place.netloc} did not answer: {type(error).__name__}: {error}") from error
+            raise Unavailable(f"{self._base_url.netloc} did not answer: {type(error).__name__}: {error}") from error
         finally:
             connection.close()
 

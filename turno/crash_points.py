@@ -11,16 +11,16 @@ from itertools import count
 
 
 def _armed(spec: str) -> Callable[[str], None]:
-    step, whom, nth = (*spec.split(":"), "", "")[:3]
+    step, victim, nth = (*spec.split(":"), "", "")[:3]
     passed = count(1)
 
     def reach(name: str) -> None:
         if name != step or next(passed) != int(nth or 1):
             return
         parent = os.getppid()
-        if whom in ("parent", "both"):
+        if victim in ("parent", "both"):
             os.kill(parent, signal.SIGKILL)
-        if whom != "parent":
+        if victim != "parent":
             os.kill(os.getpid(), signal.SIGKILL)
 
     return reach

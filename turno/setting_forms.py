@@ -34,7 +34,7 @@ def _is_quiet(text: str) -> bool:
     return bool(re.fullmatch(r"([01][0-9]|2[0-3]):[0-5][0-9]-([01][0-9]|2[0-3]):[0-5][0-9]", hours))
 
 
-PLACE = Form(
+REFERENCE = Form(
     re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*").fullmatch, "package.module:name, such as shop.jobs:HANDLERS"
 )
 ORIGIN = Form(
@@ -66,12 +66,12 @@ def variable(
     about: str,
     *,
     within: tuple[float, float] | None = None,
-    one_of: tuple[str, ...] = (),
+    choices: tuple[str, ...] = (),
     form: Form | None = None,
     secret: bool = False,
 ) -> Any:
     """Return the field of a setting: its default, its description, and the form of its text."""
-    rules = {"about": about, "within": within, "one_of": one_of, "form": form, "secret": secret}
+    rules = {"about": about, "within": within, "choices": choices, "form": form, "secret": secret}
     return field(default=default, repr=not secret, metadata=rules)
 
 
@@ -79,9 +79,9 @@ def parsed(setting: Field[Any], text: str) -> Any:
     """Return a variable's text as the setting's type; raises ValueError with the expected form."""
     rules = setting.metadata
     if setting.type is bool:
-        return _one_of(text.lower(), ("true", "false")) == "true"
-    if rules["one_of"]:
-        return _one_of(text, rules["one_of"])
+        return _choice(text.lower(), ("true", "false")) == "true"
+    if rules["choices"]:
+        return _choice(text, rules["choices"])
     if setting.type is int or setting.type is float:
         return number(setting.type, text, *rules["within"])
     words = (text,) if setting.type is str else tuple(filter(None, map(str.strip, text.split(","))))
@@ -90,7 +90,7 @@ def parsed(setting: Field[Any], text: str) -> Any:
     return text if setting.type is str else words
 
 
-def _one_of(text: str, allowed: tuple[str, ...]) -> str:
+def _choice(text: str, allowed: tuple[str, ...]) -> str:
     if text not in allowed:
         raise ValueError(f"expected one of: {', '.join(allowed)}")
     return text

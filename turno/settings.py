@@ -14,8 +14,8 @@ from turno.setting_forms import (
     MAIL_SERVER,
     NETWORK,
     ORIGIN,
-    PLACE,
     RECEIVER,
+    REFERENCE,
     number,
     parsed,
     variable,
@@ -127,14 +127,16 @@ class Settings:
         "", "secret that all role passwords are derived from, 32 characters or more", secret=True
     )
     jwt_key: str = variable("", "shared secret or PEM public key that verifies tokens", secret=True)
-    handlers: str = variable("", "the handlers, as package.module:name", form=PLACE)
+    handlers: str = variable("", "the handlers, as package.module:name", form=REFERENCE)
     public_url: str = variable(
         "",
         "address of the pages for browsers, with the path that a proxy removes; other hosts are refused",
         form=ADDRESS,
     )
     web_app: str = variable(
-        "", "function that returns the Flask application, as package.module:name; by default Turno alone", form=PLACE
+        "",
+        "function that returns the Flask application, as package.module:name; by default Turno alone",
+        form=REFERENCE,
     )
     capabilities: str = variable(
         "", "disabled capabilities, as all-but-NAME,NAME: no routes, pages, commands and tasks; by default none"
@@ -222,7 +224,7 @@ class Settings:
     log_level: str = variable(
         "INFO",
         "DEBUG, INFO, WARNING or ERROR; also of the lines kept with a job",
-        one_of=("DEBUG", "INFO", "WARNING", "ERROR"),
+        choices=("DEBUG", "INFO", "WARNING", "ERROR"),
     )
 
     @staticmethod

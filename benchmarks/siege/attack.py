@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from benchmarks.http_client import Answer
-    from benchmarks.siege.place import Place
+    from benchmarks.siege.target import Target
 
 UNAVAILABLE, CLIENT_ERRORS = 503, range(400, 500)
 # Not refused but misspelt: the benchmark has fallen behind the schema, and nothing was attacked.
@@ -41,7 +41,7 @@ class Attack:
     name: str
     of: str
     door: str
-    begin: Callable[[Place, float], Callable[[], Ending]]
+    begin: Callable[[Target, float], Callable[[], Ending]]
 
 
 def both(*endings: Ending) -> Ending:

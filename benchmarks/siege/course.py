@@ -19,7 +19,7 @@ from benchmarks.siege.on_shares import ON_SHARES
 from benchmarks.siege.on_web import ON_WEB
 from benchmarks.siege.on_workers import ON_WORKERS
 from benchmarks.siege.outcome import Done, Sample, SiegeReport, Window
-from benchmarks.siege.place import CHILDREN, open_place
+from benchmarks.siege.target import CHILDREN, open_target
 from benchmarks.siege.victim import Orders
 from turno.testing.checker import Checker, Submission
 from turno.testing.wait import wait_until
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from benchmarks.siege.attack import Attack
-    from benchmarks.siege.place import Place
+    from benchmarks.siege.target import Target
 
 ATTACKS = (*ON_WORKERS, *ON_WEB, *ON_SHARES, *ON_SERVER)
 PEOPLE = 8
@@ -65,18 +65,18 @@ SMOKE = Plan(attacks=ATTACKS[:1], calm=1.0, each=0.5, patience=2.5)
 def besiege(plan: Plan) -> SiegeReport:
     """Carry the plan out."""
     report = SiegeReport("siege", "ms")
-    with open_place(plan.patience) as place:
-        with _victim(place) as victim:
-            wait_until(lambda: len(place.rows(ALL, tenant=place.victim)) >= WARM_UP, within=120, every=0.1)
+    with open_target(plan.patience) as target:
+        with _victim(target) as victim:
+            wait_until(lambda: len(target.rows(ALL, tenant=target.victim)) >= WARM_UP, within=120, every=0.1)
             calm = [_calm(plan)]
-            done, siege = _attack(place, plan)
-            _settle(place, plan, report)
+            done, siege = _attack(target, plan)
+            _settle(target, plan, report)
             if not report.facts["stuck"]:
                 calm.append(_calm(plan))
             reply, _ = victim.communicate()
-        _judge(place, json.loads(reply), report, done, calm=calm, siege=siege)
-        place.end_the_pool()
-        report.broken += place.broken
+        _judge(target, json.loads(reply), report, done, calm=calm, siege=siege)
+        target.end_the_pool()
+        report.broken += target.broken
     return report
 
 
@@ -86,12 +86,12 @@ def _calm(plan: Plan) -> Window:
     return Window(began, time.time())
 
 
-def _attack(place: Place, plan: Plan) -> tuple[list[Done], Window]:
+def _attack(target: Target, plan: Plan) -> tuple[list[Done], Window]:
     began, begun = time.time(), []
     for attack in plan.attacks:
         start = time.time()
-        ending = _begin(place, attack, plan)
-        place.keep_the_pool(attack.name)
+        ending = _begin(target, attack, plan)
+        target.keep_the_pool(attack.name)
         begun.append((attack, Window(start, time.time()), ending))
     siege = Window(began, time.time())
     with ThreadPoolExecutor(max(1, len(begun))) as threads:
@@ -100,9 +100,9 @@ def _attack(place: Place, plan: Plan) -> tuple[list[Done], Window]:
     return done, siege
 
 
-def _begin(place: Place, attack: Attack, plan: Plan) -> Callable[[], Ending]:
+def _begin(target: Target, attack: Attack, plan: Plan) -> Callable[[], Ending]:
     try:
-        return attack.begin(place, plan.each)
+        return attack.begin(target, plan.each)
     except Exception as error:  # noqa: BLE001 - one attack that cannot be made hides no other
         ending = _unmade(error)
         return lambda: ending
@@ -119,26 +119,26 @@ def _unmade(error: Exception) -> Ending:
     return Ending(decent=False, how=f"could not be made: {type(error).__name__}: {first_line(error)}")
 
 
-def _settle(place: Place, plan: Plan, report: SiegeReport) -> None:
+def _settle(target: Target, plan: Plan, report: SiegeReport) -> None:
     """Wait for the victim's jobs, count the stuck jobs, and remove the attackers' remaining jobs."""
-    place.keep_the_pool("at the end of the siege")
+    target.keep_the_pool("at the end of the siege")
     since = time.time() - SUBMIT_EVERY
-    wait_until(lambda: not _open_since(place, since), within=5 * plan.patience, every=0.2)
-    report.facts["stuck"] = _open_since(place, since)
+    wait_until(lambda: not _open_since(target, since), within=5 * plan.patience, every=0.2)
+    report.facts["stuck"] = _open_since(target, since)
     if report.facts["stuck"]:
         report.broken.append(f"{report.facts['stuck']} jobs of the victim's do not end")
-    place.rows("DELETE FROM turno.tickets WHERE tenant_id = %s RETURNING 1", place.mallory.id)
+    target.rows("DELETE FROM turno.tickets WHERE tenant_id = %s RETURNING 1", target.mallory.id)
 
 
-def _open_since(place: Place, since: float) -> int:
-    return len(place.rows(f"{OPEN} AND created_at < to_timestamp(%s)", since, tenant=place.victim))
+def _open_since(target: Target, since: float) -> int:
+    return len(target.rows(f"{OPEN} AND created_at < to_timestamp(%s)", since, tenant=target.victim))
 
 
 @contextmanager
-def _victim(place: Place) -> Iterator[subprocess.Popen[str]]:
-    people = [place.person(f"user{number}", place.victim) for number in range(PEOPLE)]
-    ids = [row["id"] for row in place.rows("SELECT id FROM orders ORDER BY id", tenant=place.victim)]
-    orders = Orders(place.web.port, place.bare_port, people, ids, SUBMIT_EVERY, READ_EVERY)
+def _victim(target: Target) -> Iterator[subprocess.Popen[str]]:
+    people = [target.person(f"user{number}", target.victim) for number in range(PEOPLE)]
+    ids = [row["id"] for row in target.rows("SELECT id FROM orders ORDER BY id", tenant=target.victim)]
+    orders = Orders(target.web.port, target.bare_port, people, ids, SUBMIT_EVERY, READ_EVERY)
     with subprocess.Popen(
         [sys.executable, "-c", "from benchmarks.siege.victim import main; main()"],
         cwd=ROOT,
@@ -155,13 +155,13 @@ def _victim(place: Place) -> Iterator[subprocess.Popen[str]]:
 
 
 def _judge(
-    place: Place, reply: dict[str, Any], report: SiegeReport, done: list[Done], *, calm: list[Window], siege: Window
+    target: Target, reply: dict[str, Any], report: SiegeReport, done: list[Done], *, calm: list[Window], siege: Window
 ) -> None:
     for user, key in reply["requested"]:
-        place.log.ask(Submission(place.victim.slug, user, TYPE, key))
+        target.log.ask(Submission(target.victim.slug, user, TYPE, key))
     for job_id, (user, key) in reply["jobs"].items():
-        place.log.answer(Submission(place.victim.slug, user, TYPE, key), UUID(job_id))
-    rows = {str(row["id"]): row for row in place.rows(JOBS, TYPE, tenant=place.victim)}
+        target.log.answer(Submission(target.victim.slug, user, TYPE, key), UUID(job_id))
+    rows = {str(row["id"]): row for row in target.rows(JOBS, TYPE, tenant=target.victim)}
     samples = [Sample(*sample) for sample in reply["samples"]]
     samples += [Sample("job", row["created"], row["took"]) for row in rows.values()]
     report.measure(samples, calm, siege)
@@ -180,4 +180,4 @@ def _judge(
         report.broken.append(f"{lost} jobs of the victim's are lost")
     if report.facts["crashes"]:
         report.broken.append(f"jobs of the victim's were counted {report.facts['crashes']} crashes")
-    report.broken += Checker(place.bench.url, [place.victim], log=place.log).violations()
+    report.broken += Checker(target.bench.url, [target.victim], log=target.log).violations()

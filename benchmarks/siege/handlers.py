@@ -24,5 +24,5 @@ class Stranded(Faulty):
     type = "stranded"
 
 
-HERE = (BatchInvoicing, Faulty, FaultyHurried, FaultyOnce, Stillborn)
-ELSEWHERE = (Stranded,)
+POOL = (BatchInvoicing, Faulty, FaultyHurried, FaultyOnce, Stillborn)
+OTHER_HOST = (Stranded,)

@@ -11,14 +11,14 @@ from uuid import uuid4
 from benchmarks.http_client import ask
 from benchmarks.siege.attack import Attack, Ending, both, of_answers, of_job
 from benchmarks.siege.on_web import ACCEPTED, OK, PATH, SOON
-from benchmarks.siege.place import CHILDREN, ENDED, LONGEST_ANSWER, in_its_attempt
+from benchmarks.siege.target import CHILDREN, ENDED, LONGEST_ANSWER, in_its_attempt
 from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from benchmarks.http_client import Answer
-    from benchmarks.siege.place import Place
+    from benchmarks.siege.target import Target
 
 CHURNED = 60  # large payloads, at least
 QUOTA = 20  # open jobs of one user, by default
@@ -43,37 +43,37 @@ MULTIPLY = f"""
 """
 
 
-def long_jobs(place: Place, seconds: float) -> Callable[[], Ending]:
+def long_jobs(target: Target, seconds: float) -> Callable[[], Ending]:
     """Have one user submit twice as many long batches as there are children: as long as allowed, and longer."""
-    too_long = place.ask("long", "POST", PATH, _batch(LONGER))
-    answers = [place.ask("long", "POST", PATH, _batch(LONG)) for _ in range(2 * CHILDREN)]
+    too_long = target.ask("long", "POST", PATH, _batch(LONGER))
+    answers = [target.ask("long", "POST", PATH, _batch(LONG)) for _ in range(2 * CHILDREN)]
     end, most, waited = time.monotonic() + max(seconds, 3.0), 0, 0.0
     while time.monotonic() < end:
-        most = max(most, _running(place))
-        waited = max(waited, place.rows(LONGEST_WAIT, tenant=place.victim)[0]["seconds"])
+        most = max(most, _running(target))
+        waited = max(waited, target.rows(LONGEST_WAIT, tenant=target.victim)[0]["seconds"])
         time.sleep(0.1)
-    _cancel(place, "long", [too_long, *answers])
+    _cancel(target, "long", [too_long, *answers])
     reply = f"held {most} of {CHILDREN} children; the victim waited for up to {waited:.2f} s"
-    held = Ending(most < CHILDREN or waited < SOON_ENOUGH, reply)
-    return lambda: both(held, of_answers([too_long, *answers], fine=(ACCEPTED,), within=SOON))
+    fairness = Ending(most < CHILDREN or waited < SOON_ENOUGH, reply)
+    return lambda: both(fairness, of_answers([too_long, *answers], fine=(ACCEPTED,), within=SOON))
 
 
-def quota_evasion(place: Place, _seconds: float) -> Callable[[], Ending]:
+def quota_evasion(target: Target, _seconds: float) -> Callable[[], Ending]:
     """Submit and cancel more jobs than one may have, then retry all of them."""
     cancelled = []
     for _ in range(QUOTA + 10):
-        answer = place.ask("evader", "POST", PATH, _batch(2_000))
+        answer = target.ask("evader", "POST", PATH, _batch(2_000))
         if answer.status == ACCEPTED:
             cancelled.append(answer)
-            _cancel(place, "evader", [answer])
-    answers = [place.ask("evader", "POST", f"/api/jobs/{_job(answer)}/retry", {}) for answer in cancelled]
-    at_once = len(place.rows("SELECT FROM background_jobs WHERE user_id = 'evader' AND finished_at IS NULL"))
-    _cancel(place, "evader", answers)
+            _cancel(target, "evader", [answer])
+    answers = [target.ask("evader", "POST", f"/api/jobs/{_job(answer)}/retry", {}) for answer in cancelled]
+    at_once = len(target.rows("SELECT FROM background_jobs WHERE user_id = 'evader' AND finished_at IS NULL"))
+    _cancel(target, "evader", answers)
     kept = Ending(at_once <= QUOTA, f"{at_once} open at once, {len(cancelled)} submitted")
     return lambda: both(kept, of_answers(answers, fine=(ACCEPTED,), within=SOON))
 
 
-def payload_churn(place: Place, seconds: float) -> Callable[[], Ending]:
+def payload_churn(target: Target, seconds: float) -> Callable[[], Ending]:
     """Submit large payloads and cancel them, again and again: cancelled jobs stay for a month."""
     largest = json.dumps({"payload": {"order_ids": [10**17 + i for i in range(LONG)]}}).encode()
     answers: list[Answer] = []
@@ -82,8 +82,8 @@ def payload_churn(place: Place, seconds: float) -> Callable[[], Ending]:
     while (time.monotonic() < end or len(answers) < CHURNED) and not _limited(answers):
         # Each with separate users: the limit of a user is not the limit of a tenant.
         user = f"churner{next(numbers) % 5}"
-        answers.append(place.ask(user, "POST", PATH, largest, **{"Idempotency-Key": str(uuid4())}))
-        _cancel(place, user, answers[-1:])
+        answers.append(target.ask(user, "POST", PATH, largest, **{"Idempotency-Key": str(uuid4())}))
+        _cancel(target, user, answers[-1:])
     accepted = sum(answer.status == ACCEPTED for answer in answers)
     grown = Ending(_limited(answers), f"{accepted * len(largest) / 1e6:.1f} MB stored in {seconds:.1f} s")
     return lambda: both(grown, of_answers(answers, fine=(ACCEPTED,), within=SOON))
@@ -93,38 +93,40 @@ def _limited(answers: list[Answer]) -> bool:
     return any(answer.status == TOO_MANY for answer in answers)
 
 
-def wrong_tokens(place: Place, seconds: float) -> Callable[[], Ending]:
+def wrong_tokens(target: Target, seconds: float) -> Callable[[], Ending]:
     """Guess tokens, from many clients."""
-    good = place.person("guesser").headers
+    good = target.person("guesser").headers
     wrong = good | {"Authorization": good["Authorization"][:-6] + "wrong0"}
-    answers = place.crowd(32, seconds, lambda _: ask(place.web.port, "GET", "/api/jobs", wrong, timeout=LONGEST_ANSWER))
+    answers = target.crowd(
+        32, seconds, lambda _: ask(target.web.port, "GET", "/api/jobs", wrong, timeout=LONGEST_ANSWER)
+    )
     return lambda: of_answers(answers, within=SOON)
 
 
-def multiplying_jobs(place: Place, seconds: float) -> Callable[[], Ending]:
+def multiplying_jobs(target: Target, seconds: float) -> Callable[[], Ending]:
     """Have a job enqueue two hundred like itself, each of which does the same; then an operator pauses the tenant."""
-    first = place.in_a_job(in_its_attempt(MULTIPLY), user="multiplier")
-    place.reaches(first, *ENDED)
+    first = target.in_a_job(in_its_attempt(MULTIPLY), user="multiplier")
+    target.reaches(first, *ENDED)
     time.sleep(max(seconds, 2.0))
     of_user = "SELECT FROM background_jobs WHERE user_id = 'multiplier' AND finished_at IS NULL"
-    at_once = len(place.rows(of_user))
-    _stop(place, "multiplier")
+    at_once = len(target.rows(of_user))
+    _stop(target, "multiplier")
     # Concurrent jobs may each count the same free capacity.
     few = Ending(at_once <= MOST_OPEN + CHILDREN * AT_ONCE, f"one job became {at_once} open ones")
-    return lambda: both(few, of_job(place.job(first), may_complete=True))
+    return lambda: both(few, of_job(target.job(first), may_complete=True))
 
 
-def _stop(place: Place, user: str) -> None:
+def _stop(target: Target, user: str) -> None:
     pause = "UPDATE turno.tenants SET paused_at = %s WHERE id = %s RETURNING id"
-    place.rows(pause, "now", place.mallory.id)
-    wait_until(lambda: not _running(place), within=place.patience)
+    target.rows(pause, "now", target.mallory.id)
+    wait_until(lambda: not _running(target), within=target.patience)
     of_user = "SELECT id FROM background_jobs WHERE user_id = %s"
-    place.rows(f"DELETE FROM turno.tickets WHERE job_id IN ({of_user}) RETURNING job_id", user)  # noqa: S608
-    place.rows(pause, None, place.mallory.id)
+    target.rows(f"DELETE FROM turno.tickets WHERE job_id IN ({of_user}) RETURNING job_id", user)  # noqa: S608
+    target.rows(pause, None, target.mallory.id)
 
 
-def _running(place: Place) -> int:
-    return len(place.rows("SELECT FROM turno.tickets WHERE tenant_id = %s AND state = 'running'", place.mallory.id))
+def _running(target: Target) -> int:
+    return len(target.rows("SELECT FROM turno.tickets WHERE tenant_id = %s AND state = 'running'", target.mallory.id))
 
 
 def _batch(orders: int) -> dict[str, Any]:
@@ -136,10 +138,10 @@ def _job(answer: Answer) -> str:
     return str(json.loads(answer.body)["job_id"])
 
 
-def _cancel(place: Place, user: str, answers: list[Answer]) -> None:
+def _cancel(target: Target, user: str, answers: list[Answer]) -> None:
     for answer in answers:
         if answer.status in {OK, ACCEPTED}:
-            place.ask(user, "POST", f"/api/jobs/{_job(answer)}/cancel", {})
+            target.ask(user, "POST", f"/api/jobs/{_job(answer)}/cancel", {})
 
 
 ON_SHARES = (

@@ -15,7 +15,7 @@ import psycopg
 
 from benchmarks.siege.attack import Attack, Ending, both, first_line, of_job, refused
 from benchmarks.siege.handlers import Stillborn, Stranded
-from benchmarks.siege.place import ENDED, in_its_attempt
+from benchmarks.siege.target import ENDED, in_its_attempt
 from tests.misbehaving_handlers import Faulty, FaultyHurried
 from turno.jobs.job import Priority
 from turno.store.operator import routing
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
 
-    from benchmarks.siege.place import Place
+    from benchmarks.siege.target import Target
 
 HOLD_OWN = "PERFORM claim_hold(job, token); PERFORM pg_sleep(600);"
 OPEN_ATTEMPT = "SELECT token FROM background_job_attempt_rows WHERE job_id = %s AND finished_at IS NULL"
@@ -35,109 +35,109 @@ HOLD = "SELECT claim_hold(%(job)s, %(token)s)"
 UNKNOWN, MANY = "type_that_nobody_knows", 100
 
 
-def oversized_queue(place: Place, _seconds: float) -> Callable[[], Ending]:
+def oversized_queue(target: Target, _seconds: float) -> Callable[[], Ending]:
     """Enqueue from a job, for a later moment, a ticket that no index of ready tickets can store."""
     soon = datetime.now(UTC) + timedelta(seconds=1.5)
-    poison = place.new_job(Faulty, {"how": "ok"}, run_at=soon, user_id="oversized")
+    poison = target.new_job(Faulty, {"how": "ok"}, run_at=soon, user_id="oversized")
     poison = replace(poison, queue=secrets.token_hex(2667))  # SQL of a handler names any queue
-    attacker = place.in_a_job(place.enqueuing(poison), user=poison.user_id)
-    place.reaches(attacker, *ENDED)
-    return lambda: _of_enqueuing(place, attacker, "user_id = 'oversized' AND type = 'faulty'")
+    attacker = target.in_a_job(target.enqueuing(poison), user=poison.user_id)
+    target.reaches(attacker, *ENDED)
+    return lambda: _of_enqueuing(target, attacker, "user_id = 'oversized' AND type = 'faulty'")
 
 
-def near_the_limit(place: Place, _seconds: float) -> Callable[[], Ending]:
+def near_the_limit(target: Target, _seconds: float) -> Callable[[], Ending]:
     """Enqueue from a job a ticket that fits the index; then an operator changes the tenant's backend."""
-    poison = place.new_job(Faulty, {"how": "ok"}, user_id="near")
+    poison = target.new_job(Faulty, {"how": "ok"}, user_id="near")
     poison = replace(poison, queue=secrets.token_hex(1322))
-    attacker = place.in_a_job(place.enqueuing(poison), user=poison.user_id)
-    place.reaches(attacker, *ENDED)
-    with service_session(place.bench.logins, place.bench.logins.operator, application="turno-cli") as operator:
+    attacker = target.in_a_job(target.enqueuing(poison), user=poison.user_id)
+    target.reaches(attacker, *ENDED)
+    with service_session(target.bench.logins, target.bench.logins.operator, application="turno-cli") as operator:
         try:
-            set_tenant(operator, place.mallory.slug, {"backend": "rabbitmq"}, by="test")
+            set_tenant(operator, target.mallory.slug, {"backend": "rabbitmq"}, by="test")
             routing.reroute(operator, "pool")
             changed = Ending(decent=True, how="the operator changes the backend")
         except psycopg.Error as error:
             changed = Ending(decent=False, how=f"the operator cannot change a backend: {first_line(error)}")
         finally:
-            set_tenant(operator, place.mallory.slug, {"backend": None}, by="test")
+            set_tenant(operator, target.mallory.slug, {"backend": None}, by="test")
             with suppress(psycopg.Error):
                 routing.reroute(operator, "pool")
-    return lambda: both(_of_enqueuing(place, attacker, "user_id = 'near' AND type = 'faulty'", harmless=True), changed)
+    return lambda: both(_of_enqueuing(target, attacker, "user_id = 'near' AND type = 'faulty'", harmless=True), changed)
 
 
-def timeless(place: Place, _seconds: float) -> Callable[[], Ending]:
+def timeless(target: Target, _seconds: float) -> Callable[[], Ending]:
     """Have a job enqueue one that may run since for ever, and cancel that over HTTP while it runs."""
-    poison = place.new_job(FaultyHurried, {"how": "loop_forever"}, user_id="timeless")
+    poison = target.new_job(FaultyHurried, {"how": "loop_forever"}, user_id="timeless")
     poison = replace(poison, run_at=cast("Any", "-infinity"))
-    attacker = place.in_a_job(place.enqueuing(poison), user=poison.user_id)
-    place.reaches(attacker, *ENDED)
-    endless = place.rows("SELECT id FROM background_jobs WHERE user_id = 'timeless'")
+    attacker = target.in_a_job(target.enqueuing(poison), user=poison.user_id)
+    target.reaches(attacker, *ENDED)
+    endless = target.rows("SELECT id FROM background_jobs WHERE user_id = 'timeless'")
     for row in endless:
-        place.reaches(row["id"], "running")
-        place.ask("timeless", "POST", f"/api/jobs/{row['id']}/cancel", {})
-    return lambda: _of_enqueuing(place, attacker, "user_id = 'timeless'")
+        target.reaches(row["id"], "running")
+        target.ask("timeless", "POST", f"/api/jobs/{row['id']}/cancel", {})
+    return lambda: _of_enqueuing(target, attacker, "user_id = 'timeless'")
 
 
-def _of_enqueuing(place: Place, attacker: UUID, poison: str, *, harmless: bool = False) -> Ending:
-    row = place.job(attacker)
+def _of_enqueuing(target: Target, attacker: UUID, poison: str, *, harmless: bool = False) -> Ending:
+    row = target.job(attacker)
     if row is not None and row["status"] == "failed":
         return of_job(row)
-    left = place.rows(f"SELECT status FROM background_jobs WHERE {poison} AND status IN ('pending', 'running')")  # noqa: S608
+    left = target.rows(f"SELECT status FROM background_jobs WHERE {poison} AND status IN ('pending', 'running')")  # noqa: S608
     if left and not harmless:
         return Ending(decent=False, how=f"accepted, and {len(left)} of it stay {left[0]['status']}")
     return both(of_job(row, may_complete=True), Ending(decent=True, how="its enqueued jobs harm no other tenant"))
 
 
-def locked_ticket(place: Place, seconds: float) -> Callable[[], Ending]:
+def locked_ticket(target: Target, seconds: float) -> Callable[[], Ending]:
     """Lock the ticket of a job with the token of its attempt, and have its child killed at its time limit."""
-    doomed = place.enqueue(place.new_job(FaultyHurried, {"how": "sleep_in_sql"}))
-    place.reaches(doomed, "running")
-    lock = _lock_ticket(place, doomed, max(seconds, 3.0))
-    place.reaches(doomed, *ENDED, within=max(seconds, 3.0))
-    return lambda: both(lock(), _own_failure(place, doomed))
+    doomed = target.enqueue(target.new_job(FaultyHurried, {"how": "sleep_in_sql"}))
+    target.reaches(doomed, "running")
+    lock = _lock_ticket(target, doomed, max(seconds, 3.0))
+    target.reaches(doomed, *ENDED, within=max(seconds, 3.0))
+    return lambda: both(lock(), _own_failure(target, doomed))
 
 
-def own_ticket_locked(place: Place, _seconds: float) -> Callable[[], Ending]:
+def own_ticket_locked(target: Target, _seconds: float) -> Callable[[], Ending]:
     """Have a job lock its own ticket in a statement that outlives its child, which is killed at its time limit."""
-    doomed = place.in_a_job(in_its_attempt(HOLD_OWN), FaultyHurried)
-    place.reaches(doomed, "running")
-    return lambda: _own_failure(place, doomed)
+    doomed = target.in_a_job(in_its_attempt(HOLD_OWN), FaultyHurried)
+    target.reaches(doomed, "running")
+    return lambda: _own_failure(target, doomed)
 
 
-def locked_table(place: Place, seconds: float) -> Callable[[], Ending]:
+def locked_table(target: Target, seconds: float) -> Callable[[], Ending]:
     """Hold the lock that a migration of the tenant's jobs takes, while a job of it waits to begin."""
-    waiting = place.enqueue(place.new_job(Faulty, {"how": "sleep_in_sql", "number": 1}))
-    place.reaches(waiting, "running")
-    with place.admin() as session, session.transaction():
+    waiting = target.enqueue(target.new_job(Faulty, {"how": "sleep_in_sql", "number": 1}))
+    target.reaches(waiting, "running")
+    with target.admin() as session, session.transaction():
         session.execute("LOCK TABLE background_jobs IN ACCESS EXCLUSIVE MODE")
         session.execute("SELECT pg_sleep(%s)", (max(seconds, 2.0),))
-    return lambda: of_job(place.ends(waiting), may_complete=True)
+    return lambda: of_job(target.ends(waiting), may_complete=True)
 
 
-def lost_host(place: Place, _seconds: float) -> Callable[[], Ending]:
+def lost_host(target: Target, _seconds: float) -> Callable[[], Ending]:
     """Lose a host with a job of the attacker, whose ticket stays locked, and a job of the victim."""
-    host = place.other_host()
-    orphan = place.enqueue(place.new_job(Stranded, {"how": "wait_in_vain"}))
-    mine = place.new_job(Stranded, {"how": "wait_in_vain"}, user_id="stranded", idempotency_key="stranded")
-    neighbour = place.promise(mine)
-    place.reaches(orphan, "running")
-    place.reaches(neighbour, "running", tenant=place.victim)
-    lock = _lock_ticket(place, orphan, 25.0)
+    host = target.other_host()
+    orphan = target.enqueue(target.new_job(Stranded, {"how": "wait_in_vain"}))
+    mine = target.new_job(Stranded, {"how": "wait_in_vain"}, user_id="stranded", idempotency_key="stranded")
+    neighbour = target.promise(mine)
+    target.reaches(orphan, "running")
+    target.reaches(neighbour, "running", tenant=target.victim)
+    lock = _lock_ticket(target, orphan, 25.0)
     host.kill()
     host.wait()
-    place.other_host()
+    target.other_host()
     lost_at = time.monotonic()
 
     def ending() -> Ending:
-        back = place.reaches(neighbour, "completed", tenant=place.victim, within=lost_at + 40 - time.monotonic())
+        back = target.reaches(neighbour, "completed", tenant=target.victim, within=lost_at + 40 - time.monotonic())
         return both(lock(), Ending(back, f"the victim's job of that host {'was' if back else 'was not'} taken back"))
 
     return ending
 
 
-def _lock_ticket(place: Place, job: UUID, seconds: float) -> Callable[[], Ending]:
+def _lock_ticket(target: Target, job: UUID, seconds: float) -> Callable[[], Ending]:
     """Hold a ticket's lock from another job's session for so long; returns how that ended, at once if refused."""
-    session = place.session()
+    session = target.session()
     try:
         result = session.execute(OPEN_ATTEMPT, (job,)).fetchone()
         session.execute("BEGIN")
@@ -152,58 +152,58 @@ def _lock_ticket(place: Place, job: UUID, seconds: float) -> Callable[[], Ending
     return lambda: Ending(decent=True, how=f"another job's ticket was locked for {seconds:.0f} s")
 
 
-def _own_failure(place: Place, job: UUID) -> Ending:
-    return of_job(place.ends(job))
+def _own_failure(target: Target, job: UUID) -> Ending:
+    return of_job(target.ends(job))
 
 
-def removed_tenant(place: Place, seconds: float) -> Callable[[], Ending]:
+def removed_tenant(target: Target, seconds: float) -> Callable[[], Ending]:
     """Remove a tenant while a job of it computes and another waits in SQL."""
     # The first is killed at its time limit, when nothing is left where it could be taken back.
-    jobs = [place.new_job(FaultyHurried, {"how": "loop_forever"}), place.new_job(Faulty, {"how": "sleep_in_sql"})]
-    for job in [place.enqueue(new, place.third) for new in jobs]:
-        place.reaches(job, "running", tenant=place.third)
+    jobs = [target.new_job(FaultyHurried, {"how": "loop_forever"}), target.new_job(Faulty, {"how": "sleep_in_sql"})]
+    for job in [target.enqueue(new, target.third) for new in jobs]:
+        target.reaches(job, "running", tenant=target.third)
     try:
-        with psycopg.connect(place.bench.url, autocommit=True) as admin:
-            remove_tenant(admin, place.bench.logins, place.third.slug)
+        with psycopg.connect(target.bench.url, autocommit=True) as admin:
+            remove_tenant(admin, target.bench.logins, target.third.slug)
     except psycopg.Error as error:
         ending = Ending(decent=False, how=f"it cannot be removed: {first_line(error)}")
         return lambda: ending
     time.sleep(seconds)
-    return lambda: _of_removal(place)
+    return lambda: _of_removal(target)
 
 
-def _of_removal(place: Place) -> Ending:
-    left = place.rows("SELECT FROM turno.tickets WHERE tenant_id = %s", place.third.id)
+def _of_removal(target: Target) -> Ending:
+    left = target.rows("SELECT FROM turno.tickets WHERE tenant_id = %s", target.third.id)
     return Ending(not left, f"removed; tickets left: {len(left)}")
 
 
-def dead_before_start(place: Place, _seconds: float) -> Callable[[], Ending]:
+def dead_before_start(target: Target, _seconds: float) -> Callable[[], Ending]:
     """Have a handler kill its process when it is built, and another while it runs."""
     jobs = [
-        place.enqueue(place.new_job(Stillborn, {"how": "ok"})),
-        place.enqueue(place.new_job(Faulty, {"how": "kill_self"})),
+        target.enqueue(target.new_job(Stillborn, {"how": "ok"})),
+        target.enqueue(target.new_job(Faulty, {"how": "kill_self"})),
     ]
-    return lambda: both(*(_own_failure(place, job) for job in jobs))
+    return lambda: both(*(_own_failure(target, job) for job in jobs))
 
 
-def unknown_types(place: Place, _seconds: float) -> Callable[[], Ending]:
+def unknown_types(target: Target, _seconds: float) -> Callable[[], Ending]:
     """Have a job enqueue a hundred urgent ones of a type that no worker knows."""
     # Maintenance reports these tickets after their waiting time.
     long_due = datetime.now(UTC) - timedelta(minutes=1)
-    unknown = place.new_job(
+    unknown = target.new_job(
         Faulty, {"how": "ok"}, type=UNKNOWN, priority=Priority.URGENT, user_id="nobody", run_at=long_due
     )
-    attacker = place.in_a_job(place.enqueuing(unknown, times=MANY), user=unknown.user_id)
-    place.reaches(attacker, *ENDED)
+    attacker = target.in_a_job(target.enqueuing(unknown, times=MANY), user=unknown.user_id)
+    target.reaches(attacker, *ENDED)
 
     def ending() -> Ending:
-        waiting = place.rows("SELECT id FROM background_jobs WHERE type = %s AND status = 'pending'", UNKNOWN)
+        waiting = target.rows("SELECT id FROM background_jobs WHERE type = %s AND status = 'pending'", UNKNOWN)
         if not waiting:
-            return of_job(place.job(attacker))
-        shown = json.loads(place.ask(unknown.user_id, "GET", f"/api/jobs/{waiting[0]['id']}").body)
-        said = str(shown.get("waiting_for"))
-        reply = Ending(said == f"no living worker knows {UNKNOWN}", f"{len(waiting)} wait: {said}")
-        return both(of_job(place.job(attacker), may_complete=True), reply)
+            return of_job(target.job(attacker))
+        shown = json.loads(target.ask(unknown.user_id, "GET", f"/api/jobs/{waiting[0]['id']}").body)
+        reason = str(shown.get("waiting_for"))
+        reply = Ending(reason == f"no living worker knows {UNKNOWN}", f"{len(waiting)} wait: {reason}")
+        return both(of_job(target.job(attacker), may_complete=True), reply)
 
     return ending
 

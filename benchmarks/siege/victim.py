@@ -57,7 +57,7 @@ class Orders:
 
 
 @dataclass(slots=True)
-class Told:
+class VictimReport:
     """The victim's samples as (kind, Unix time of the moment, milliseconds), and the count of each refusal.
 
     `requested` has the user and idempotency key of each submission, `jobs` the accepted submissions by job id.
@@ -74,11 +74,11 @@ class Victim:
 
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
-        self._reply = Told()
+        self._reply = VictimReport()
         self._lock = Lock()
         self._enough = Event()
 
-    def run(self) -> Told:
+    def run(self) -> VictimReport:
         """Work until the input ends, then see every job that was begun to its end."""
         Thread(target=self._wait_for_the_end, daemon=True).start()
         with ThreadPoolExecutor(AT_ONCE) as people:

@@ -128,7 +128,7 @@ class Ended(NamedTuple):
 
 def run_and_listen(command: Sequence[str]) -> Ended:
     """Run `command`, show its output as it comes, and return how it ended."""
-    heard = bytearray()
+    captured = bytearray()
     # A separate process group: Ctrl-C reaches it once, and this process waits until it has ended its servers.
     with subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, process_group=0, env=_with_bytecode(os.environ)
@@ -142,10 +142,10 @@ def run_and_listen(command: Sequence[str]) -> Ended:
                 continue
             if not chunk:
                 break
-            heard += chunk
+            captured += chunk
             sys.stdout.write(chunk.decode(errors="replace"))
             sys.stdout.flush()
-    output_text = heard.decode(errors="replace")
+    output_text = captured.decode(errors="replace")
     return Ended(process.returncode, closing_line_of(output_text), failed_in(output_text))
 
 

@@ -40,7 +40,7 @@ def give_certificates(installation: Administration) -> None:
             keep_access(owner, Credentials(cuit, made.certificate, made.key), until)
 
 
-def authorise_one(installation: Administration, client: Client) -> str:
+def authorise_invoice(installation: Administration, client: Client) -> str:
     """Have an invoice authorised, by a job, and return its number and code; raises DemoFailed."""
     with installation.as_owner(client.tenant) as owner:
         owner.execute(

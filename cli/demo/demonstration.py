@@ -52,7 +52,7 @@ class Demo:
     def __init__(self, folder: DemoFolder, *, port: int | None) -> None:
         self._folder = folder
         self._port = port or free_port()
-        self._held = ExitStack()
+        self._resources = ExitStack()
 
     def play(self) -> Totals:
         """Start everything, invoice everything and return the totals; raises DemoFailed."""
@@ -74,7 +74,7 @@ class Demo:
 
     def close(self) -> None:
         """End the web, the workers and the database, in this order; harmless when repeated."""
-        self._held.close()
+        self._resources.close()
 
     def invitation(self) -> str:
         """Create orders to invoice, and return the instructions for the running demo."""
@@ -82,7 +82,7 @@ class Demo:
         orders = branches.restock(self._installation, first)
         next_at = self._schedule(first)
         imported, reported = self._import(first), self._report(first)
-        here = f"-H 'X-Schema: {first}' {self.web.url}/api/jobs"
+        address = f"-H 'X-Schema: {first}' {self.web.url}/api/jobs"
         return "\n".join(
             (
                 f"page:   {self.web.url}",
@@ -94,7 +94,7 @@ class Demo:
                 f"API:    {self.web.url}/docs",
                 f"token:  {self.token}",
                 f"        (user {USER}, all three branches, for a day)",
-                f"try:    curl -H 'Authorization: Bearer {self.token}' {here}",
+                f"try:    curl -H 'Authorization: Bearer {self.token}' {address}",
                 f"        turno job list --tenant {first}   (in another terminal, in this folder)",
                 "Ctrl-C ends everything; the data stays in " + self._folder.path.name,
             )
@@ -134,12 +134,12 @@ class Demo:
             lock.acquire()
         except FolderInUseError:
             raise DemoFailed(f"another demo runs in {self._folder.path}; stop it with Ctrl-C there") from None
-        self._held.callback(lock.release)
+        self._resources.callback(lock.release)
         end_marked(str(self._folder.path), patience=PATIENCE)
 
     def _start_database(self) -> None:
         given = variables(demo=False)
-        self._stub = self._held.enter_context(serving())
+        self._stub = self._resources.enter_context(serving())
         with step("start PostgreSQL") as reply:
             own = given.get("TURNO_ADMIN_DATABASE_URL") or given.get("DATABASE_URL")
             url = own or self._embedded()
@@ -149,18 +149,18 @@ class Demo:
             self._folder.write(own_variables)
             with psycopg.connect(url) as admin:
                 version = admin.info.parameter_status("server_version")
-            place = (
+            location = (
                 conninfo_to_dict(url).get("host")
                 if own
                 else self._folder.postgres.relative_to(self._folder.path.parent)
             )
-            reply.done = f"PostgreSQL {version} in {place}"
+            reply.done = f"PostgreSQL {version} in {location}"
         self._environment = {name: text for name, text in (given | own_variables).items() if "ADMIN" not in name}
-        self._embedded_here = own is None
+        self._is_embedded = own is None
 
     def _embedded(self) -> str:
         cluster = Cluster(data=self._folder.postgres, durable=True)
-        self._held.callback(cluster.stop)
+        self._resources.callback(cluster.stop)
         cluster.start()
         with psycopg.connect(cluster.url, autocommit=True) as admin:
             if not admin.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE]).rowcount:
@@ -175,7 +175,7 @@ class Demo:
 
     def _fill(self) -> list[tuple[str, list[int]]]:
         with step("load the orders") as reply:
-            if self._embedded_here:
+            if self._is_embedded:
                 # Its workers ended with their demo.
                 self._installation.rescue_all("its demo was ended")
             shares = zip(BRANCHES, BRANCH_SHARES, strict=True)
@@ -190,8 +190,8 @@ class Demo:
             environment = self._environment | {"TURNO_DEMO_TOKEN": self.token}
             self.web = DemoWeb(port=self._port, environment=environment, log=self._folder.web_log)
             # Workers end after their launchers, and before their database.
-            self._held.callback(end_marked, str(self._folder.path), patience=PATIENCE)
-            self._held.callback(self.web.stop)
+            self._resources.callback(end_marked, str(self._folder.path), patience=PATIENCE)
+            self._resources.callback(self.web.stop)
             self.web.start()
             reply.done = f"web at {self.web.url}"
 
@@ -203,7 +203,7 @@ class Demo:
 
     def _authorise(self) -> None:
         with step("have an invoice authorised") as reply:
-            reply.done = authorising.authorise_one(self._installation, self._client(BRANCHES[0]))
+            reply.done = authorising.authorise_invoice(self._installation, self._client(BRANCHES[0]))
 
     def _add_up(self, run: Run) -> Totals:
         totals = Totals.of(run, [branches.invoiced(self._installation, slug) for slug in BRANCHES])

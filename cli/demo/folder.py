@@ -82,8 +82,8 @@ class DemoFolder:
 
 def without_password(url: str) -> str:
     """Return the same server and database without a user: every service brings its own."""
-    place = {name: str(value) for name, value in conninfo_to_dict(url).items() if name not in {"user", "password"}}
-    return make_conninfo("", **place)
+    parameters = {name: str(value) for name, value in conninfo_to_dict(url).items() if name not in {"user", "password"}}
+    return make_conninfo("", **parameters)
 
 
 def _quoted(value: str) -> str:

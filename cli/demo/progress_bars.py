@@ -69,14 +69,14 @@ class PlainBars:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._said: dict[str, tuple[int, str]] = {}
+        self._printed: dict[str, tuple[int, str]] = {}
 
     def show(self, bars: Sequence[Bar]) -> None:
         """Write the lines that have changed."""
         for bar in bars:
             state = (STEPS * bar.done // bar.total if bar.total else 0, bar.note)
-            if self._said.get(bar.label) != state:
-                self._said[bar.label] = state
+            if self._printed.get(bar.label) != state:
+                self._printed[bar.label] = state
                 self._out.write(f"{bar.label} {bar.numbers} {bar.note}".rstrip() + "\n")
         self._out.flush()
 

@@ -85,9 +85,11 @@ class Cluster:
 
     def url_of(self, database: str) -> str:
         """Return where the superuser reaches `database`, password included."""
-        place = f"127.0.0.1:{self.port}" if self._tcp else ""
+        address = f"127.0.0.1:{self.port}" if self._tcp else ""
         query = "" if self._tcp else f"?host={quote(str(self.socket_directory), safe='')}&port={self.port}"
-        return f"postgresql://postgres:{quote(self.files.password, safe='')}@{place}/{quote(database, safe='')}{query}"
+        return (
+            f"postgresql://postgres:{quote(self.files.password, safe='')}@{address}/{quote(database, safe='')}{query}"
+        )
 
     def start(self) -> None:
         """Return when the server accepts connections; a second start on the same folder is refused."""

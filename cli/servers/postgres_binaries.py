@@ -52,8 +52,8 @@ def _wheels() -> Iterator[Path]:
     for name in WHEELS:
         # Only located, not imported: a wheel's own start-up code must not run.
         spec = importlib.util.find_spec(name)
-        for place in (spec and spec.submodule_search_locations) or ():
-            yield Path(place) / "pginstall" / "bin"
+        for location in (spec and spec.submodule_search_locations) or ():
+            yield Path(location) / "pginstall" / "bin"
 
 
 def _installed() -> list[Path]:

@@ -40,7 +40,7 @@ class NodeError(RuntimeError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class NodeAddress:
     """A node's addresses, for clients and other nodes, and the prefix of its commands."""
 
     address: str = "127.0.0.1"
@@ -60,9 +60,11 @@ class Node:
     `settings` are further lines of its rabbitmq.conf, `arguments` further ones of its Erlang.
     """
 
-    def __init__(self, *, folder: Path, place: Place | None = None, settings: str = "", arguments: str = "") -> None:
+    def __init__(
+        self, *, folder: Path, node_address: NodeAddress | None = None, settings: str = "", arguments: str = ""
+    ) -> None:
         self.folder = folder.resolve()
-        self._place = place or Place()
+        self._node_address = node_address or NodeAddress()
         self._settings = settings
         self._arguments = arguments
         self.password = secrets.token_hex(16)
@@ -72,17 +74,17 @@ class Node:
     @property
     def url(self) -> str:
         """Where clients reach the node, password included."""
-        return f"amqp://turno:{self.password}@{self._place.address}:{self.port}/%2F"
+        return f"amqp://turno:{self.password}@{self._node_address.address}:{self.port}/%2F"
 
     @property
     def port(self) -> int:
         """Where clients ask; it stays from one start to the next, because the node's name and queues hang on it."""
-        return self._place.port
+        return self._node_address.port
 
     @property
     def name(self) -> str:
         """The node's name for other nodes and for the broker's commands."""
-        return f"turno-{self.port}@{self._place.address}"
+        return f"turno-{self.port}@{self._node_address.address}"
 
     @property
     def pids(self) -> list[int]:
@@ -104,7 +106,7 @@ class Node:
             raise NodeError(f"the node in {self.folder} is already started")
         self.folder.mkdir(parents=True, exist_ok=True)
         self._environment = self._make_environment()
-        address, port = self._place.address, self._place.name_server
+        address, port = self._node_address.address, self._node_address.name_server
         try:
             # Started here, and not by the node, because the node would leave it behind as a daemon.
             self._run(name_server, "-port", str(port), "-address", address)
@@ -125,7 +127,7 @@ class Node:
     def answers(self) -> bool:
         """Greet with an unknown version: a node that is ready answers with its own version."""
         try:
-            with socket.create_connection((self._place.address, self.port), timeout=5) as connection:
+            with socket.create_connection((self._node_address.address, self.port), timeout=5) as connection:
                 connection.sendall(b"AMQP\x00\x00\x00\x00")
                 return connection.recv(8).startswith(b"AMQP")
         except OSError:
@@ -161,7 +163,7 @@ class Node:
             # Without a name server the command would start one, and leave it behind.
             raise NodeError(f"the node in {self.folder} is not started")
         done = subprocess.run(
-            Identity().command(*self._place.prefix, "rabbitmqctl", "--quiet", *command),
+            Identity().command(*self._node_address.prefix, "rabbitmqctl", "--quiet", *command),
             env=self.variables,
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
@@ -187,8 +189,8 @@ class Node:
         configuration = self.folder / "rabbitmq.conf"
         configuration.write_text(
             CONFIGURATION.format(
-                address=self._place.address,
-                at_home=str(self._place.at_home).lower(),
+                address=self._node_address.address,
+                at_home=str(self._node_address.at_home).lower(),
                 port=self.port,
                 password=self.password,
                 folder=self.folder,
@@ -199,13 +201,13 @@ class Node:
         configuration.chmod(0o600)
         plugins = self.folder / "enabled_plugins"
         plugins.write_text("[].\n", encoding="utf-8")
-        interface = self._place.address.replace(".", ",")
+        interface = self._node_address.address.replace(".", ",")
         return {
             "PATH": os.environ["PATH"],
             "LANG": "C.UTF-8",
             "HOME": str(self.folder),
-            "ERL_EPMD_PORT": str(self._place.name_server),
-            "ERL_EPMD_ADDRESS": self._place.address,
+            "ERL_EPMD_PORT": str(self._node_address.name_server),
+            "ERL_EPMD_ADDRESS": self._node_address.address,
             "RABBITMQ_NODENAME": self.name,
             "RABBITMQ_USE_LONGNAME": "true",
             "RABBITMQ_NODE_PORT": str(self.port),
@@ -228,7 +230,7 @@ class Node:
         with (self.folder / "output.log").open("ab") as output:
             self._processes.append(
                 subprocess.Popen(
-                    Identity().command(*self._place.prefix, *command, ends_with="KILL"),
+                    Identity().command(*self._node_address.prefix, *command, ends_with="KILL"),
                     env=self._environment,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -242,8 +244,8 @@ class Node:
         process = self._processes[-1]
         wait_until(lambda: process.poll() is not None or ready(), within=180, every=0.1)
         if process.poll() is not None or not ready():
-            said = (self.folder / "output.log").read_text(errors="replace")[-2000:]
-            raise NodeError(f"RabbitMQ's {what} in {self.folder} did not start:\n{said}")
+            output = (self.folder / "output.log").read_text(errors="replace")[-2000:]
+            raise NodeError(f"RabbitMQ's {what} in {self.folder} did not start:\n{output}")
 
 
 def _accepts(address: str, port: int) -> bool:

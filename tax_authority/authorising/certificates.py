@@ -39,8 +39,8 @@ def checked_cuit(text: str) -> str:
 
 def check_digit(ten: str) -> str:
     """Return the last digit of the CUIT with these first ten."""
-    rest = -sum(weight * int(digit) for weight, digit in zip(WEIGHTS, ten, strict=True)) % 11
-    return "9" if rest == 10 else str(rest)  # noqa: PLR2004 - the one remainder that is no digit
+    remainder = -sum(weight * int(digit) for weight, digit in zip(WEIGHTS, ten, strict=True)) % 11
+    return "9" if remainder == 10 else str(remainder)  # noqa: PLR2004 - the one remainder that is no digit
 
 
 def checked_access(cuit: str, certificate: bytes, key: bytes) -> tuple[Credentials, datetime]:

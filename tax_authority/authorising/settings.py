@@ -11,7 +11,7 @@ from tax_authority import Addresses
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PLACES = {
+ENVIRONMENTS = {
     "homologation": Addresses(
         wsaa="https://wsaahomo.afip.gov.ar/ws/services/LoginCms",
         wsfe="https://wswhomo.afip.gov.ar/wsfev1/service.asmx",
@@ -23,11 +23,11 @@ PLACES = {
         padron="https://aws.afip.gov.ar/sr-padron/webservices/personaServiceA5",
     ),
 }
-PLACE = "TAX_AUTHORITY"
+ENVIRONMENT = "TAX_AUTHORITY"
 URLS = {"wsaa": "TAX_AUTHORITY_WSAA_URL", "wsfe": "TAX_AUTHORITY_WSFE_URL", "padron": "TAX_AUTHORITY_PADRON_URL"}
 CONNECT, READ = "TAX_AUTHORITY_CONNECT_SECONDS", "TAX_AUTHORITY_READ_SECONDS"
 PER_MINUTE = "TAX_AUTHORITY_REQUESTS_PER_MINUTE"
-VARIABLES = (PLACE, *URLS.values(), CONNECT, READ, PER_MINUTE)
+VARIABLES = (ENVIRONMENT, *URLS.values(), CONNECT, READ, PER_MINUTE)
 SCHEMES = ("https://", "http://127.0.0.1:", "http://localhost:")
 MOST_SECONDS = 60.0
 MOST_PER_MINUTE = 6000
@@ -49,19 +49,19 @@ class AuthoritySettings:
     @classmethod
     def of_environment(cls, variables: Mapping[str, str] | None = None) -> Self:
         """Return the settings of the environment; raises WrongAuthoritySettings."""
-        said = _Said(os.environ if variables is None else variables)
+        reader = _Variables(os.environ if variables is None else variables)
         settings = cls(
-            said.addresses(),
-            said.number(CONNECT, 5.0, 0.01, MOST_SECONDS),
-            said.number(READ, 10.0, 0.01, MOST_SECONDS),
-            int(said.number(PER_MINUTE, 240, 1, MOST_PER_MINUTE)),
+            reader.addresses(),
+            reader.number(CONNECT, 5.0, 0.01, MOST_SECONDS),
+            reader.number(READ, 10.0, 0.01, MOST_SECONDS),
+            int(reader.number(PER_MINUTE, 240, 1, MOST_PER_MINUTE)),
         )
-        if said.problems:
-            raise WrongAuthoritySettings("; ".join(said.problems))
+        if reader.problems:
+            raise WrongAuthoritySettings("; ".join(reader.problems))
         return settings
 
 
-class _Said:
+class _Variables:
     """Reads variables and collects their problems."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
@@ -69,17 +69,17 @@ class _Said:
         self.problems: list[str] = []
 
     def addresses(self) -> Addresses | None:
-        place = self._variables.get(PLACE, "")
-        if place and place not in PLACES:
-            self.problems.append(f"{PLACE}={place[:40]}: expected {' or '.join(PLACES)}, or nothing")
+        environment = self._variables.get(ENVIRONMENT, "")
+        if environment and environment not in ENVIRONMENTS:
+            self.problems.append(f"{ENVIRONMENT}={environment[:40]}: expected {' or '.join(ENVIRONMENTS)}, or nothing")
         urls = {name: self._variables.get(variable, "").strip() for name, variable in URLS.items()}
         for name, url in urls.items():
             if url and not url.startswith(SCHEMES):
                 self.problems.append(f"{URLS[name]}: expected an address that begins with https://")
-        known = PLACES.get(place)
+        known = ENVIRONMENTS.get(environment)
         if known is None and any(urls.values()) and not all(urls.values()):
             missing = ", ".join(URLS[name] for name, url in urls.items() if not url)
-            self.problems.append(f"set {missing} too, or {PLACE}")
+            self.problems.append(f"set {missing} too, or {ENVIRONMENT}")
         if known is None and not all(urls.values()):
             return None
         return Addresses(**{name: url or getattr(known, name) for name, url in urls.items()})

@@ -139,20 +139,20 @@ def keep_authorisation(connection: Connection[Any], invoice: KeptInvoice, cae: s
     )
 
 
-def is_of(voucher: Voucher, held: Authorisation) -> bool:
+def is_of(voucher: Voucher, stored: Authorisation) -> bool:
     """Return whether the voucher that the authority holds under the number is exactly this voucher."""
     return (
-        held.number == voucher.number
-        and held.total == voucher.total
-        and held.issued_on == voucher.issued_on
-        and held.document_number.lstrip("0") == voucher.document_number.lstrip("0")
+        stored.number == voucher.number
+        and stored.total == voucher.total
+        and stored.issued_on == voucher.issued_on
+        and stored.document_number.lstrip("0") == voucher.document_number.lstrip("0")
     )
 
 
-def beside(label: str, voucher: Voucher, held: Authorisation) -> str:
+def beside(label: str, voucher: Voucher, stored: Authorisation) -> str:
     """Return both vouchers beside each other, in words that need no translation."""
     ours = f"{voucher.issued_on:%d/%m/%Y}, doc. {voucher.document_number}, total {voucher.total:.2f}"
-    theirs = f"{held.issued_on:%d/%m/%Y}, doc. {held.document_number}, total {held.total:.2f}, CAE {held.cae}"
+    theirs = f"{stored.issued_on:%d/%m/%Y}, doc. {stored.document_number}, total {stored.total:.2f}, CAE {stored.cae}"
     return f"{label}; ERP: {ours}; AFIP: {theirs}"
 
 

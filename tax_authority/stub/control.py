@@ -68,7 +68,7 @@ def order(stub: TaxAuthorityStub, what: str, body: bytes) -> tuple[int, dict[str
             case "faults":
                 stub.faults.set(reply.get("operation", EVERY), *reply["faults"], seed=reply.get("seed"))
             case "tickets":
-                stub.login.held_seconds = float(reply.get("held_seconds", stub.login.held_seconds))
+                stub.login.refusal_seconds = float(reply.get("held_seconds", stub.login.refusal_seconds))
                 if reply.get("expire"):
                     stub.login.expire()
             case "taxpayers":

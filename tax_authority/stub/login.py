@@ -23,7 +23,7 @@ NAMESPACE = "http://wsaa.view.sua.dvadac.desein.afip.gov"
 SERVICES = frozenset({"wsfe", "ws_sr_constancia_inscripcion"})
 TICKET_IS_VALID = timedelta(hours=12)
 WINDOW = timedelta(hours=24)
-HELD_SECONDS = 120.0
+REFUSAL_SECONDS = 120.0
 TEXTS = {
     "cms.bad": "El CMS no es valido",
     "cms.bad.base64": "No se puede decodificar el BASE64",
@@ -60,7 +60,7 @@ class Ticket:
 class Login:
     """The tickets that were given. A second one beside a valid one is refused for `held_seconds` after the first."""
 
-    held_seconds: float = HELD_SECONDS
+    refusal_seconds: float = REFUSAL_SECONDS
     _tickets: dict[str, Ticket] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
@@ -110,8 +110,8 @@ class Login:
         service = _service(message.content, now)
         with self._lock:
             for ticket in self._tickets.values():
-                held = (now - ticket.given_at).total_seconds() < self.held_seconds
-                if held and (ticket.cuit, ticket.service) == (cuit, service) and ticket.expires_at > now:
+                recent = (now - ticket.given_at).total_seconds() < self.refusal_seconds
+                if recent and (ticket.cuit, ticket.service) == (cuit, service) and ticket.expires_at > now:
                     raise Refused("coe.alreadyAuthenticated")
             token = secrets.token_urlsafe(60)
             ticket = Ticket(secrets.token_urlsafe(90), service, cuit, now, now + TICKET_IS_VALID)

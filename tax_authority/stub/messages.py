@@ -40,10 +40,10 @@ class Question:
             envelope = etree.fromstring(body, parser)
         except (etree.XMLSyntaxError, ValueError) as error:
             raise NotRead(str(error)) from error
-        held = envelope.find(f"{{{ENVELOPE}}}Body")
-        if held is None or len(held) != 1:
+        soap_body = envelope.find(f"{{{ENVELOPE}}}Body")
+        if soap_body is None or len(soap_body) != 1:
             raise NotRead("the message has no body")
-        return cls(held[0])
+        return cls(soap_body[0])
 
     @property
     def name(self) -> str:

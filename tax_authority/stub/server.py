@@ -36,7 +36,7 @@ class StubServer(ThreadingHTTPServer):
         self.stub = stub
         super().__init__(("127.0.0.1", port), _Requests)
 
-    def handle_error(self, *_whom: Any) -> None:
+    def handle_error(self, *_client: Any) -> None:
         """Say nothing of a client that gave up."""
 
 
@@ -48,7 +48,7 @@ class _Requests(BaseHTTPRequestHandler):
         """Show the page, or the state of the control address."""
         if self.path == "/":
             self._send(Reply(200, control.page(self.server.stub).encode(), "text/plain; charset=utf-8"))
-        elif self.path == "/control" and self._from_here():
+        elif self.path == "/control" and self._is_local():
             self._send_json(200, control.state(self.server.stub))
         else:
             self._send(Reply(404, b"no such page", "text/plain"))
@@ -65,7 +65,7 @@ class _Requests(BaseHTTPRequestHandler):
         if service is not None:
             with self.server.stub.request():
                 self._serve(service, body)
-        elif self.path.startswith("/control/") and self._from_here():
+        elif self.path.startswith("/control/") and self._is_local():
             self._send_json(*control.order(self.server.stub, self.path.removeprefix("/control/"), body))
         else:
             self._send(Reply(404, b"no such service", "text/plain"))
@@ -131,7 +131,7 @@ class _Requests(BaseHTTPRequestHandler):
         select.select([self.connection], [], [], LONGEST_WAIT_SECONDS)
         self.close_connection = True
 
-    def _from_here(self) -> bool:
+    def _is_local(self) -> bool:
         """Refuse requests from a page in a browser: orders need a type that it may not send, and this host's name."""
         host = (self.headers.get("Host") or "").rpartition(":")[0]
         typed = self.command == "GET" or self.headers.get_content_type() == "application/json"

@@ -45,11 +45,11 @@ class Element:
         return cls(data[0], data[start : start + length], data[: start + length])
 
     def __iter__(self) -> Iterator[Element]:
-        rest = self.content
-        while rest:
-            element = Element.first_of(rest)
+        remaining = self.content
+        while remaining:
+            element = Element.first_of(remaining)
             yield element
-            rest = rest[len(element.written) :]
+            remaining = remaining[len(element.written) :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,11 @@ class SignedMessage:
         try:
             _, wrapped = Element.first_of(der)
             (signed_data,) = wrapped
-            _, _, encapsulated, *rest = signed_data
+            _, _, encapsulated, *fields = signed_data
             _, explicit = encapsulated
             (octets,) = explicit
-            certificates = [item for item in rest if item.tag == CONTEXT_0]
-            (signer,) = rest[-1]
+            certificates = [item for item in fields if item.tag == CONTEXT_0]
+            (signer,) = fields[-1]
         except (IndexError, ValueError) as error:
             raise NotSigned("cms.bad") from error
         if not certificates:
@@ -81,17 +81,17 @@ class SignedMessage:
 
 
 def _is_signed_by(certificate: Certificate, signer: Element, content: bytes) -> bool:
-    _, _, digest_algorithm, *rest = signer
+    _, _, digest_algorithm, *fields = signer
     sha256 = next(iter(digest_algorithm)).content == SHA256_OID
     signed = content
-    if rest[0].tag == CONTEXT_0:
-        attributes = rest.pop(0)
+    if fields[0].tag == CONTEXT_0:
+        attributes = fields.pop(0)
         named = {name.content: next(iter(value)).content for name, value in map(tuple, attributes)}
         if named.get(MESSAGE_DIGEST_OID) != hashlib.new("sha256" if sha256 else "sha1", content).digest():
             return False
         # They are signed as the SET that they are, not with the tag that they have inside the message.
         signed = bytes([SET]) + attributes.written[1:]
-    signature, key = rest[1].content, certificate.public_key()
+    signature, key = fields[1].content, certificate.public_key()
     if not isinstance(key, RSAPublicKey):
         return False
     try:

@@ -106,7 +106,7 @@ class TaxAuthorityStub:
 
 
 def _with_another_number(body: bytes) -> bytes:
-    def next_one(found: re.Match[bytes]) -> bytes:
-        return b"<%b>%d<" % (found[1], int(found[2]) + 1)
+    def incremented(match: re.Match[bytes]) -> bytes:
+        return b"<%b>%d<" % (match[1], int(match[2]) + 1)
 
-    return re.sub(rb"<(CbteDesde|CbteHasta|CbteTipo|idPersona)>(\d+)<", next_one, body)
+    return re.sub(rb"<(CbteDesde|CbteHasta|CbteTipo|idPersona)>(\d+)<", incremented, body)

@@ -71,17 +71,21 @@ class Vouchers:
             ("Cuit", cuit), ("PtoVta", str(point_of_sale)), ("CbteTipo", str(kind)), ("FchProceso", _now()),
             ("CantReg", "1"), ("Resultado", verdict), ("Reproceso", "N"),
         ]  # fmt: skip
-        said: Fields = [
+        detail: Fields = [
             (name, voucher.text(name))
             for name in ("Concepto", "DocTipo", "DocNro", "CbteDesde", "CbteHasta", "CbteFch")
         ]
-        said += [
+        detail += [
             ("Resultado", verdict),
             ("Observaciones", _observations(granted)),
             ("CAE", granted.cae if granted else ""),
             ("CAEFchVto", f"{granted.expires_on:%Y%m%d}" if granted else ""),
         ]
-        return [("FeCabResp", head), ("FeDetResp", [("FECAEDetResponse", said)]), *(_errors(broken) if broken else [])]
+        return [
+            ("FeCabResp", head),
+            ("FeDetResp", [("FECAEDetResponse", detail)]),
+            *(_errors(broken) if broken else []),
+        ]
 
     def _grant(self, series: Series, voucher: Question) -> Granted:
         issued_on = date_of(voucher.text("CbteFch"))
@@ -114,7 +118,7 @@ class Vouchers:
         result = self.books.find(Series(cuit, requested["PtoVta"], requested["CbteTipo"]), requested["CbteNro"])
         if result is None:
             return _errors([UNKNOWN])
-        said: Fields = [
+        detail: Fields = [
             ("Resultado", "A"),
             ("CodAutorizacion", result.cae),
             ("EmisionTipo", "CAE"),
@@ -124,7 +128,7 @@ class Vouchers:
             ("PtoVta", str(result.series.point_of_sale)),
             ("CbteTipo", str(result.series.kind)),
         ]
-        return [("ResultGet", result.fields + said)]
+        return [("ResultGet", result.fields + detail)]
 
 
 def errors(operation: str, reasons: list[Reason]) -> Reply:

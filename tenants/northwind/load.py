@@ -102,14 +102,14 @@ def _copy(connection: Connection[Any], statement: LiteralString, rows: Iterable[
 
 
 def _customers() -> Iterator[tuple[str, str, str, str, str, str]]:
-    for place, row in enumerate(_rows("customers.csv")):
-        tax_condition = _TAX_CONDITIONS[place % len(_TAX_CONDITIONS)]
+    for index, row in enumerate(_rows("customers.csv")):
+        tax_condition = _TAX_CONDITIONS[index % len(_TAX_CONDITIONS)]
         yield row["customer_id"], row["company_name"], tax_condition, row["address"], row["city"], row["country"]
 
 
 def _products() -> Iterator[tuple[int, str, Decimal, Decimal]]:
-    for place, row in enumerate(_rows("products.csv"), start=1):
-        iva_rate = Decimal("21.00") if place % _REDUCED_IVA_EVERY else Decimal("10.50")
+    for index, row in enumerate(_rows("products.csv"), start=1):
+        iva_rate = Decimal("21.00") if index % _REDUCED_IVA_EVERY else Decimal("10.50")
         yield int(row["product_id"]), row["product_name"], Decimal(row["unit_price"]), iva_rate
 
 

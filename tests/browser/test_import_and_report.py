@@ -50,7 +50,7 @@ def test_upload_shows_progress_and_lists_bad_lines(site: Site, tmp_path: Path) -
         (kept,) = site.example.rows("SELECT count(*) AS n FROM customers WHERE id LIKE 'IMP%%'")
         assert kept["n"] == LINES - 3
     finally:
-        site.example.forget()
+        site.example.reset()
         site.example.rows("DELETE FROM customers WHERE id LIKE 'IMP%%'")
 
 
@@ -68,4 +68,4 @@ def test_report_is_requested_and_downloaded(site: Site, tmp_path: Path) -> None:
         download.value.save_as(saved)
         assert download.value.suggested_filename.startswith("sales ")
         assert saved.read_text("utf-8-sig").startswith("branch,customer,name,month")
-    site.example.forget()
+    site.example.reset()

@@ -49,13 +49,13 @@ DELETE FROM customers WHERE id = 'LONG'
 def crowded(module_site: Site) -> Iterator[Site]:
     """The longest name, the largest amount, ten thousand orders and as many jobs, one of them with failures."""
     example, tenant = module_site.example, module_site.example.tenants["suc0002"]
-    example.forget()
+    example.reset()
     for statement in FILL.format(name=LONG).split(";\n"):
         example.rows(statement, tenant=tenant)
     job = example.enqueue({"order_ids": [1, 2]}, tenant=tenant)
     example.start_worker(job).wait(60)
     yield module_site
-    example.forget()
+    example.reset()
     for statement in EMPTY.split(";\n"):
         example.rows(statement, tenant=tenant)
 

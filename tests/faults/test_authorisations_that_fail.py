@@ -84,7 +84,7 @@ class Fate:
 @pytest.fixture
 def branch(example: ExampleInstallation) -> Iterator[FiscalBranch]:
     with fiscal_branch(example) as branch:
-        branch.stub.login.held_seconds = 0.2
+        branch.stub.login.refusal_seconds = 0.2
         yield branch
 
 

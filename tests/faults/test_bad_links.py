@@ -27,7 +27,7 @@ def module_tcp_example(
 
 @pytest.fixture
 def tcp_example(module_tcp_example: ExampleInstallation) -> ExampleInstallation:
-    module_tcp_example.forget()
+    module_tcp_example.reset()
     module_tcp_example.rows("DELETE FROM customers WHERE company_name = 'Faulty'")
     module_tcp_example.backend = "pool"
     return module_tcp_example

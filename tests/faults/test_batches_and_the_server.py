@@ -30,7 +30,7 @@ def test_uncommitted_work_is_done_once(
     own: tuple[Cluster, ExampleInstallation], monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     cluster, example = own
-    example.forget()
+    example.reset()
     example.rows("DELETE FROM customers WHERE company_name = 'Faulty'")
     RUNS.clear()
     jobs = [example.enqueue({"how": "ok", "text": f"G{n}"}, handler=FaultyBatched) for n in range(3)]

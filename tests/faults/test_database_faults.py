@@ -41,7 +41,7 @@ def module_own(
 def own(module_own: tuple[Cluster, ExampleInstallation]) -> tuple[Cluster, ExampleInstallation]:
     _, example = module_own
     reconnect(example)
-    example.forget()
+    example.reset()
     example.rows("DELETE FROM customers WHERE company_name = 'Faulty'")
     example.backend = "pool"
     example.extra.clear()

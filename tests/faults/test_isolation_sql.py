@@ -48,7 +48,7 @@ def session(module_example: ExampleInstallation) -> Iterator[Session]:
 @pytest.fixture
 def quiet(module_example: ExampleInstallation) -> ExampleInstallation:
     """The module's example, with nothing left of the test before."""
-    module_example.forget()
+    module_example.reset()
     return module_example
 
 
@@ -266,7 +266,7 @@ def test_a_temporary_table_shadows_nothing(quiet: ExampleInstallation) -> None:
 
 def enqueued_under_a_shadow(example: ExampleInstallation) -> int:
     """Return how many of one job's rows reach the real table while a temporary one has its name."""
-    example.forget()
+    example.reset()
     with raw_log_in(example, example.one) as session:
         session.execute("CREATE TEMP TABLE background_jobs (LIKE background_jobs INCLUDING ALL)")
         new = example.new_job({"order_ids": [1], "point_of_sale": 1})

@@ -60,9 +60,9 @@ def move(cluster: Cluster, old: ExampleInstallation, new: ExampleInstallation) -
 
 
 def run(example: ExampleInstallation, job: UUID) -> None:
-    claim = example.here.claim(job)
+    claim = example.in_process.claim(job)
     assert claim is not None
-    example.here.execute(claim)
+    example.in_process.execute(claim)
 
 
 def everything_of(example: ExampleInstallation, *tables: str) -> list[object]:

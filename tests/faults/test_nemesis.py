@@ -37,7 +37,7 @@ def test_a_seed_is_a_schedule() -> None:
     assert once == again
     assert once.faults != other.faults
     assert {fault.kind for fault in once.faults} == set(WEIGHTS)
-    assert all(0 < fault.at < 1198 and 0 <= fault.whom <= 1 for fault in once.faults)
+    assert all(0 < fault.at < 1198 and 0 <= fault.fraction <= 1 for fault in once.faults)
     assert all((fault.hold > 0) == (fault.kind in HOLDS) for fault in once.faults)
     assert {fault.kind for fault in Schedule.of(5, 60, ["kill child"]).faults} == {"kill child"}
 

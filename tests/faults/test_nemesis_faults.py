@@ -115,9 +115,9 @@ def test_lost_reply_hides_a_commit_from_its_client(environment: Environment, ten
         session.execute(sql.SQL("SET search_path = {}").format(sql.Identifier(tenant.schema)))
         with session.transaction():
             session.execute(insert, ("answered",))
-        assert not link.lose_one(within=0.01)
+        assert not link.lose_reply(within=0.01)
         with ThreadPoolExecutor(1) as thread:
-            lost = thread.submit(link.lose_one, within=30)
+            lost = thread.submit(link.lose_reply, within=30)
             assert wait_until(link.armed, within=10, every=0.01)
             with pytest.raises(psycopg.OperationalError), session.transaction():
                 session.execute(insert, ("lost",))

@@ -115,7 +115,7 @@ JOBS = st.lists(st.tuples(ENDED | st.sampled_from(["pending", "running"]), st.in
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
 @given(jobs=JOBS)
 def test_retention_removes_only_older_jobs(example: ExampleInstallation, jobs: list[tuple[str, int]]) -> None:
-    example.forget()
+    example.reset()
     kept = set()
     for status, days in jobs:
         job_id = example.enqueue({"order_ids": [1]})

@@ -72,12 +72,12 @@ def test_tenant_at_work_is_not_restored_nor_by_half(
     job = example.enqueue({"order_ids": [1]})
     assert refused("suc0009") == "there is no active tenant suc0009; nothing was changed\n"
     assert refused() == "suc0001 is at work: turno tenant set suc0001 --paused; nothing was changed\n"
-    claim = example.here.claim(job)
+    claim = example.in_process.claim(job)
     pause = "UPDATE turno.tenants SET paused_at = clock_timestamp() WHERE slug = ANY (%s)"
     example.rows(pause, ["suc0001", "suc0002"])
     assert "jobs of suc0001 are running" in refused()
     assert claim is not None
-    example.here.execute(claim)
+    example.in_process.execute(claim)
     # The backup has the first tenant alone.
     assert refused("suc0002").startswith("suc0002 is not in the backup: it was added, or added again, after it;")
     assert "division by zero" in refused()
@@ -100,11 +100,11 @@ def test_tenant_at_work_or_with_jobs_at_target_is_not_moved(example: ExampleInst
     job = example.enqueue({"order_ids": [1]})
     assert refused("suc0009") == "the new cell has no active tenant suc0009; nothing was changed\n"
     assert refused().startswith("in the new cell suc0001 is at work: turno tenant set suc0001 --paused")
-    claim = example.here.claim(job)
+    claim = example.in_process.claim(job)
     example.rows("UPDATE turno.tenants SET paused_at = clock_timestamp()")
     assert refused().startswith("in the new cell jobs of suc0001 are running")
     assert claim is not None
-    example.here.execute(claim)
+    example.in_process.execute(claim)
     assert refused() == "in the new cell suc0001 has jobs already; nothing was changed\n"
     assert example.job(job)["status"] == "completed"
     example.rows("UPDATE turno.tenants SET paused_at = NULL")
@@ -115,9 +115,9 @@ def test_control_rows_of_a_tenant_are_derived(example: ExampleInstallation, clus
     waiting, ended, failed = (example.enqueue({"how": how}, handler=Faulty) for how in ("ok", "ok", "permanent"))
     half_done = example.enqueue({"how": "items", "number": 3, "text": "0,2"}, handler=Faulty)
     for job in (ended, failed, half_done):
-        claim = example.here.claim(job)
+        claim = example.in_process.claim(job)
         assert claim is not None
-        example.here.execute(claim)
+        example.in_process.execute(claim)
     letters = "SELECT job_id, outcome, error, items_done, items_failed FROM turno.dead_letters ORDER BY job_id"
     before = example.rows(letters)
     assert [row["job_id"] for row in before] == sorted([failed, half_done])

@@ -134,7 +134,7 @@ MUTANTS = (
         "a million fresh rows are not in the planner's figures",
         "promise 7: the cost of finding does not grow",
         "turno/maintenance/tasks.py",
-        '        self._run_one("SELECT analyze_grown()")\n',
+        '        self._run_statement("SELECT analyze_grown()")\n',
         "",
         (f"{MAINTENANCE}::test_maintenance_analyzes_a_table_that_grew",),
     ),

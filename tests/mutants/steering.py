@@ -157,8 +157,8 @@ MUTANTS = (
         "an operator's stream has an admin's frames",
         "redaction by rule",
         "turno/capabilities/streams/tenant_subscribers.py",
-        "who = view.operator, view.admin",
-        "who = view.operator, False",
+        "rights = view.operator, view.admin",
+        "rights = view.operator, False",
         ("tests/capabilities/streams/test_subscriber.py::test_user_operator_and_admin_receive_separate_frames",),
     ),
     Mutant(

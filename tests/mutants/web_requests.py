@@ -437,7 +437,7 @@ MUTANTS = (
         "slow clients fill the memory",
         HELD,
         "turno/http_server/front.py",
-        "if sum(self._incomplete.values()) > MAX_HELD_BYTES:",
+        "if sum(self._incomplete.values()) > MAX_BUFFERED_BYTES:",
         "if False:",
         (f"{SLOW}::test_buffers_for_slow_clients_are_bounded",),
     ),

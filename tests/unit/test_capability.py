@@ -20,7 +20,7 @@ def two_capabilities(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_place_can_be_loaded() -> None:
     for each in installed():
-        places = [*(task.run for task in each.tasks), *(command.place for command in each.commands.values())]
+        places = [*(task.run for task in each.tasks), *(command.reference for command in each.commands.values())]
         places += [*each.context.values(), *each.names.values(), *filter(None, [each.tracer])]
         for reference in (*places, *each.routes, *each.checks, *each.chart_marks):
             module, _, name = reference.partition(":")

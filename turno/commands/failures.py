@@ -47,7 +47,7 @@ def _of_postgres(error: "psycopg.Error") -> str:
         return f"{text}; set TURNO_ADMIN_DATABASE_URL to the provisioner's URL, with its password"
     if isinstance(error, OperationalError) and (error.sqlstate or "08").startswith(CONNECTION_CLASSES):
         return (
-            f"cannot reach PostgreSQL{_place(error)}: {text}; start it, correct DATABASE_URL, "
+            f"cannot reach PostgreSQL{_server_address(error)}: {text}; start it, correct DATABASE_URL, "
             "or run `turno db migrate` if the database is new"
         )
     if isinstance(error, errors.UndefinedTable | errors.UndefinedFunction | errors.InvalidSchemaName):
@@ -68,7 +68,7 @@ def _remedy(error: "psycopg.Error") -> str:
     return ""
 
 
-def _place(error: "psycopg.Error") -> str:
+def _server_address(error: "psycopg.Error") -> str:
     server = error.pgconn
     if server is None:
         return ""

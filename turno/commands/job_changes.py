@@ -14,9 +14,9 @@ from turno.commands.options import (
     MOMENT,
     by_option,
     filtered,
-    one_tenant,
     parsed_payload,
     refused_payload,
+    required_tenant,
     wanted,
     with_options,
 )
@@ -113,11 +113,11 @@ def change(priority: str | None, run_at: datetime | None, **given: Any) -> int:
 def _change(command: OperatorCommand, given: dict[str, Any]) -> int:
     if given["everywhere"] == (given["job_id"] is not None):
         raise click.UsageError("name one JOB_ID of a --tenant, or say --all")
-    return _change_many(command, given) if given["everywhere"] else _change_one(command, given)
+    return _change_many(command, given) if given["everywhere"] else _change_job(command, given)
 
 
-def _change_one(command: OperatorCommand, given: dict[str, Any]) -> int:
-    tenant, job_id = one_tenant(given), given["job_id"]
+def _change_job(command: OperatorCommand, given: dict[str, Any]) -> int:
+    tenant, job_id = required_tenant(given), given["job_id"]
     filters = given.keys() - {"tenants", "job_id", "everywhere", "dry_run", "by"}
     options = click.get_current_context().command.params
     if left := [option.opts[0] for option in options if option.name in filters and given[option.name]]:

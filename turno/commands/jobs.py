@@ -13,7 +13,7 @@ import click
 
 from turno.commands.failures import printable
 from turno.commands.job_changes import cancel, change, discard, no_such_job, rerun, retry, submit
-from turno.commands.options import filtered, one_tenant, wanted
+from turno.commands.options import filtered, required_tenant, wanted
 from turno.commands.output import print_table, show, text, wants_json
 from turno.commands.tenant_session import all_tenants, session_of
 from turno.dispatch.across_tenants import search_tenants, within_tenant
@@ -21,7 +21,7 @@ from turno.environment import read_settings
 from turno.jobs.error_record import without_our_frames
 from turno.jobs.handler import named_handlers
 from turno.jobs.job import Priority, Status
-from turno.jobs.label import found_label, label, outcome, waiting_for
+from turno.jobs.label import control_label, label, outcome, waiting_for
 from turno.jobs.redaction import Redaction
 from turno.store.api import jobs as stored
 from turno.store.operator.job_search import GroupBy, JobsWanted, find_jobs, group_jobs
@@ -77,7 +77,7 @@ def _section(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         print_table(headers, rows)
 
 
-FOUND_HEADERS = ("tenant", "job", "type", "state", "failed items", "at", "error")
+CONTROL_HEADERS = ("tenant", "job", "type", "state", "failed items", "at", "error")
 GROUP_HEADERS = ("jobs", "failed items", "tenants", "first", "last", "example", "of", "name")
 GROUP_BY: tuple[GroupBy, ...] = get_args(GroupBy)
 
@@ -101,7 +101,7 @@ def list_jobs(*, everywhere: bool, needs_review: bool, group_by: GroupBy | None,
     With --all, failed, open and ended jobs are read from the control schema; --user, --correlation-id, --payload and
     --needs-review search each tenant in turn: add --since or --company if there are thousands.
     """
-    tenant = None if everywhere else one_tenant(given)
+    tenant = None if everywhere else required_tenant(given)
     chosen = wanted(given)
     within = replace(within_tenant(chosen, limit), needs_review=needs_review)
     searched = bool(chosen.of_tenants or needs_review)
@@ -127,9 +127,9 @@ def list_jobs(*, everywhere: bool, needs_review: bool, group_by: GroupBy | None,
         with operator_session(read_settings()) as operator:
             rows = find_jobs(operator, chosen, limit=limit)
         now = datetime.now(UTC)
-        show(rows, FOUND_HEADERS, [
-            (row["tenant"], row["job_id"], row["type"], row["closed_as"] or found_label(row, now), row["failed"] or "",
-             row["at"], row["error"]) for row in rows
+        show(rows, CONTROL_HEADERS, [
+            (row["tenant"], row["job_id"], row["type"], row["closed_as"] or control_label(row, now),
+             row["failed"] or "", row["at"], row["error"]) for row in rows
         ])  # fmt: skip
 
 

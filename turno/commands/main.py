@@ -76,8 +76,8 @@ class LazyGroup(click.Group):
         del ctx
         entries = self._entries()
         if cmd_name in entries:
-            command: click.Command = load(entries[cmd_name].place)
-            return completed(command) if entries[cmd_name].place.startswith("turno.") else command
+            command: click.Command = load(entries[cmd_name].reference)
+            return completed(command) if entries[cmd_name].reference.startswith("turno.") else command
         group = f"{self._of}{cmd_name} "
         if not any(name.startswith(f"{cmd_name} ") for name in entries):
             return None

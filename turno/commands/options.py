@@ -88,7 +88,7 @@ def wanted(given: Mapping[str, Any]) -> JobsWanted:
     )
 
 
-def one_tenant(given: Mapping[str, Any]) -> str:
+def required_tenant(given: Mapping[str, Any]) -> str:
     """Return the tenant of a command without --all; raises UsageError unless --tenant is given once."""
     if len(given["tenants"]) != 1:
         raise click.UsageError("say which --tenant, once, or --all")

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from turno.http_server.front import (
     CLIENT_TIMEOUT_SECONDS,
     CONNECTION,
-    MAX_HELD_BYTES,
+    MAX_BUFFERED_BYTES,
     MIN_BYTES_PER_SECOND,
     Network,
     network_of,
@@ -75,7 +75,7 @@ class Connections:
         for connection in (*self._open, *self._live):
             connection.check(now)
         by_size = sorted(self._open, key=lambda candidate: candidate.unsent)
-        while sum(candidate.unsent for candidate in by_size) > MAX_HELD_BYTES:
+        while sum(candidate.unsent for candidate in by_size) > MAX_BUFFERED_BYTES:
             by_size.pop().transport.abort()
 
     def stop(self) -> None:

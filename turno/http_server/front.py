@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 CLIENT_TIMEOUT_SECONDS = 5.0  # for a head, a body, or a part of a response, beside the time at the slowest pace
 MIN_BYTES_PER_SECOND = 4096
-MAX_HELD_BYTES = 64 * 1024 * 1024  # of incomplete bodies, and of responses that wait for their clients
+MAX_BUFFERED_BYTES = 64 * 1024 * 1024  # of incomplete bodies, and of responses that wait for their clients
 PART_BYTES = 262_144  # bytes of a response that a thread reads in one step
 CONNECTION = "turno.connection"  # the key of a request's ClientConnection in the state of its ASGI scope
 STOPPED = (
@@ -233,7 +233,7 @@ class Front:
     def _hold(self, limit: asyncio.Timeout, size: int) -> None:
         """Note the size of an incomplete body; end the time of the largest while all together are too large."""
         self._incomplete[limit] = size
-        if sum(self._incomplete.values()) > MAX_HELD_BYTES:
+        if sum(self._incomplete.values()) > MAX_BUFFERED_BYTES:
             largest = max(self._incomplete, key=lambda body: self._incomplete[body])
             del self._incomplete[largest]
             largest.reschedule(0)

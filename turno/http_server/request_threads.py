@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 # Key of the process's ThreadShares in the WSGI environment, on a server that shares threads between requests and whose
 # event loop iterates asynchronous bodies, which then occupy no thread.
-PLACES = "turno.places"
+THREAD_SHARES = "turno.thread_shares"
 # Where it leaves the number of the tenant that had none left: the server may ask again, nothing was done.
 WANTED = "turno.wanted"
 # Seconds of processor time that the requests of one tenant may need side by side while other tenants send requests: the
@@ -26,7 +26,7 @@ class ThreadShares:
 
     Each tenant may use half of the threads that other tenants leave free: with 16 threads, the first tenant may have 8,
     the next then 4, 2, 1. While other tenants are active, expensive requests of a tenant have fewer threads, at least
-    one. `freed` is called when a place is free again.
+    one. `freed` is called when a thread is free again.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ThreadShares:
         self._lock = Lock()
 
     def take(self, tenant: int) -> bool:
-        """Take a place of a tenant, or return False if no place is free."""
+        """Take a thread for a tenant, or return False if its share has none free."""
         with self._lock:
             if self._newest[0] != tenant:
                 self._other = self._newest
@@ -53,7 +53,7 @@ class ThreadShares:
             return True
 
     def give_back(self, tenant: int, seconds: float) -> None:
-        """Return the place of a request that needed so much processor time, so that another request may take it."""
+        """Return the thread of a request that needed so much processor time, so that another request may take it."""
         with self._lock:
             self._taken -= Counter((tenant,))
             average = self._average.get(tenant, seconds)
@@ -61,7 +61,7 @@ class ThreadShares:
         self.freed()
 
     def free(self, tenant: int) -> bool:
-        """Say whether a request of this tenant would find a place now."""
+        """Say whether a request of this tenant would get a thread now."""
         own = self._taken[tenant]
         left = self._threads - (self._taken.total() - own)
         most = left // 2
@@ -71,41 +71,41 @@ class ThreadShares:
         return own < max(1, most)
 
 
-PLACE_WAIT_SECONDS = 2.0  # seconds a request waits until its tenant has a place
+SHARE_WAIT_SECONDS = 2.0  # seconds a request waits until its tenant has a free thread
 MAX_WAITING_REQUESTS = 100  # requests of one tenant that wait for that
 Response = TypeVar("Response")
 
 
 class RequestThreads:
-    """Handles requests of a WSGI application; a request waits while its tenant has no free place."""
+    """Handles requests of a WSGI application; a request waits while its tenant has no free thread."""
 
     def __init__(self, threads: int) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="request")
-        self._places = ThreadShares(threads, freed=self._place_is_free)
+        self._shares = ThreadShares(threads, freed=self._thread_freed)
         self._waiting: defaultdict[int, deque[asyncio.Future[None]]] = defaultdict(deque)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def respond(self, handle: Callable[[dict[str, Any]], Response], environ: dict[str, Any]) -> Response:
-        """Have a thread handle a request, again when its tenant has a place if it had none, for some seconds."""
-        environ[PLACES] = self._places
+        """Have a thread handle a request, again when its tenant has a free thread if it had none, for some seconds."""
+        environ[THREAD_SHARES] = self._shares
         self._loop = asyncio.get_running_loop()
-        until = self._loop.time() + PLACE_WAIT_SECONDS
+        until = self._loop.time() + SHARE_WAIT_SECONDS
         while True:
             attempt = environ.copy()
             response = await self.run(partial(handle, attempt))
             tenant = attempt.get(WANTED)
-            if tenant is None or not await self._has_place(tenant, until):
+            if tenant is None or not await self._wait_for_share(tenant, until):
                 return response
             environ["wsgi.input"].seek(0)
 
-    async def _has_place(self, tenant: int, until: float) -> bool:
-        """Wait until the tenant may have a place; False if too many wait or the time is over."""
+    async def _wait_for_share(self, tenant: int, until: float) -> bool:
+        """Wait until the tenant may have a thread; return False if too many wait or the time is over."""
         line = self._waiting[tenant]
         turn = asyncio.get_running_loop().create_future()
         try:
             if len(line) < MAX_WAITING_REQUESTS:
                 line.append(turn)
-                self._wake()  # a place that was free before this request waited woke no request
+                self._wake()  # a thread that was free before this request waited woke no request
                 async with asyncio.timeout_at(until):
                     await turn
                 return True
@@ -118,14 +118,14 @@ class RequestThreads:
                 self._waiting.pop(tenant, None)
         return False
 
-    def _place_is_free(self) -> None:
+    def _thread_freed(self) -> None:
         if self._waiting and self._loop is not None:
             self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
         for tenant, line in self._waiting.items():
             turn = next((turn for turn in line if not turn.done()), None)
-            if turn is not None and self._places.free(tenant):
+            if turn is not None and self._shares.free(tenant):
                 turn.set_result(None)
 
     async def run(self, work: Callable[[], Response]) -> Response:

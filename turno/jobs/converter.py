@@ -31,7 +31,7 @@ _KEYS = (
     shapes.UUIDType, shapes.DateType, shapes.DateTimeType, shapes.TimeType, shapes.TimeDeltaType, shapes.BytesType,
 )  # fmt: skip
 
-Found = list[tuple[str, str]]
+Problems = list[tuple[str, str]]
 
 
 class Converter:
@@ -63,7 +63,7 @@ class Converter:
             value = self._decoder.decode(text)
         except (msgspec.DecodeError, TypeError) as error:  # a TypeError is of a set with unhashable items
             raise InvalidPayload(self._problems(text, error)) from None
-        problems: Found = []
+        problems: Problems = []
         if self._walked:
             self._stored(self._root, msgspec.json.decode(text), "", problems)
         if problems:
@@ -87,7 +87,7 @@ class Converter:
         self._stored(self._root, plain, "", problems)
         return listed(list(dict.fromkeys(problems)) or [("", sentence(error))])
 
-    def _stored(self, shape: Any, plain: Any, path: str, problems: Found) -> Any:
+    def _stored(self, shape: Any, plain: Any, path: str, problems: Problems) -> Any:
         """Return a plain value with sets in order and defaults filled in.
 
         `problems` receives the values that only the decoder accepts: unknown fields, infinite decimals.
@@ -115,7 +115,7 @@ class Converter:
             return self._stored_items(shape, plain, inner, problems)
         return plain
 
-    def _stored_object(self, shape: Any, plain: dict[str, Any], inner: str, problems: Found) -> dict[str, Any]:
+    def _stored_object(self, shape: Any, plain: dict[str, Any], inner: str, problems: Problems) -> dict[str, Any]:
         known, defaults = self._fields[id(shape)]
         problems += [(f"{inner}{name}", NOT_A_FIELD) for name in plain if name not in known]
         whole = defaults | plain
@@ -125,7 +125,7 @@ class Converter:
             if name in whole
         }
 
-    def _stored_items(self, shape: Any, plain: Sequence[Any], inner: str, problems: Found) -> list[Any]:
+    def _stored_items(self, shape: Any, plain: Sequence[Any], inner: str, problems: Problems) -> list[Any]:
         items = list(plain)
         if not isinstance(shape, _LISTS) or id(shape.item_type) in self._walked:
             pairs = enumerate(zip(_parts(shape), plain, strict=False))

@@ -74,7 +74,7 @@ LABELS: dict[Outcome, Label] = {
 }
 
 
-def found_label(row: Mapping[str, Any], now: datetime) -> Label:
+def control_label(row: Mapping[str, Any], now: datetime) -> Label:
     """Return the label of a job as the control schema knows it: by its outcome, or by its ticket if it is open."""
     if row["outcome"] is not None:
         return LABELS[row["outcome"]]

@@ -194,9 +194,9 @@ class Maintenance:
         """Wait while the silence of workers does not count yet, because no process ran maintenance."""
         silence = self.terms.dead_after
         self.engine.take_lease("sweep", process_name(), LEASE)
-        while (rest := self.engine.silence_left(silence)) is not None and rest > timedelta(0):
+        while (remaining := self.engine.silence_left(silence)) is not None and remaining > timedelta(0):
             self._step()
-            sleep(min(rest, LEASE / 2).total_seconds())
+            sleep(min(remaining, LEASE / 2).total_seconds())
             self.engine.take_lease("sweep", process_name(), LEASE)
 
     # Tasks -------------------------------------------------------------------------------------------
@@ -219,8 +219,8 @@ class Maintenance:
 
         Tables that grew are analyzed first: the planner has no figures of fresh rows.
         """
-        self._run_one("SELECT analyze_grown()")
-        self._run_one("SELECT fold_dead_letter_counts()")
+        self._run_statement("SELECT analyze_grown()")
+        self._run_statement("SELECT fold_dead_letter_counts()")
         return self._each_tenant.in_batches(self.engine.count_outcomes, READ_BATCH)
 
     def repair(self) -> int:
@@ -273,7 +273,7 @@ class Maintenance:
     def _for_each(self, task: TenantTask, work: Callable[[Engine, TenantTurn], int | None]) -> int:
         return _total(self._each_tenant.run(task, work))
 
-    def _run_one(self, statement: LiteralString) -> None:
+    def _run_statement(self, statement: LiteralString) -> None:
         with self.engine.transaction(force_rollback=self.dry_run):
             self.engine.execute(statement)
 

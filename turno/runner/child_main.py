@@ -39,14 +39,14 @@ class ChildConfig:
     """How a child runs a batch, and after how much work it is replaced.
 
     `run` returns the new status of each job that is over. After `jobs` the child is replaced, and when its resident
-    memory is found to be beyond `memory_mb` after a batch; `at_rest` is called while idle. Log lines of a job from
+    memory is found to be beyond `memory_mb` after a batch; `on_idle` is called while idle. Log lines of a job from
     `log_level` on are kept with the job; none with OFF.
     """
 
     run: Callable[[Batch, WorkerCallbacks], Mapping[Claim, str]]
     jobs: int
     memory_mb: int | None = None
-    at_rest: Callable[[], None] = lambda: None
+    on_idle: Callable[[], None] = lambda: None
     log_level: str = "OFF"
 
 
@@ -116,7 +116,7 @@ class BatchLoop:
     def _receive(self) -> Batch:
         """Wait for claims; none means that the parent dismissed this child or is gone."""
         while not select.select([self._channel], [], [], IDLE_CHECK)[0]:
-            self._config.at_rest()
+            self._config.on_idle()
         packet = self._channel.recv(LARGEST_PACKET)
         return unpacked(packet) if packet else ()
 

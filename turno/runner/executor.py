@@ -158,12 +158,12 @@ class Run:
             or number + 1 == len(self._batch)
             or opened is None
             or monotonic() - opened > SHARED_SECONDS
-            or self._batch[number + 1].job_id not in self._transaction.found
+            or self._batch[number + 1].job_id not in self._transaction.started_jobs
         )
 
     def _part_users(self, number: int) -> None:
         """Write the ends of the kept jobs before a job of another user begins, which may send any SQL."""
-        this, following = (self._transaction.found[claim.job_id] for claim in self._batch[number : number + 2])
+        this, following = (self._transaction.started_jobs[claim.job_id] for claim in self._batch[number : number + 2])
         if this.user_id != following.user_id:
             try:
                 self._transaction.write_ends()
@@ -225,7 +225,7 @@ class Run:
         unwritten = self._transaction.unwritten
         self._transaction.take_over()
         owned = self._transaction.retry_on_new_session(
-            lambda session: attempts.held(session, [job.claim for job in kept.values()])
+            lambda session: attempts.still_claimed(session, [job.claim for job in kept.values()])
         )
         if tries is None:
             log.warning("a batch was not committed, its jobs go on alone: %s", text, extra=self._batch[0].log_fields)

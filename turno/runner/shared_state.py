@@ -41,7 +41,7 @@ class SharedState:
 
     def name(self, reason: bytes, batch: int, job: int | None) -> None:
         """Set the reason of the next signal, and the job that it concerns; None between two jobs."""
-        self._words[REASON_FOR] = _place(batch, 0 if job is None else job + 1)
+        self._words[REASON_FOR] = _position(batch, 0 if job is None else job + 1)
         self._words[REASON] = ord(reason)
 
     def call_back(self, batch: int) -> int:
@@ -81,7 +81,7 @@ class SharedState:
         self._words[FURTHEST] = NOWHERE
         self._words[SINCE] = monotonic_ns()
         self._words[BATCH] += 1
-        self._forget()
+        self._reset()
 
     def begins(self, job: int) -> bool:
         """Say that this job is next; false if it may not be begun: it was called back, or its worker stops."""
@@ -92,7 +92,7 @@ class SharedState:
         """Say that a handler is at work for this job from now on: if the process dies, this job is blamed."""
         self._words[SINCE] = monotonic_ns()
         self._words[AT_WORK] = job + 1
-        self._forget()
+        self._reset()
 
     def rests(self) -> None:
         """Say that no handler is at work."""
@@ -126,7 +126,7 @@ class SharedState:
         """Say whether the time limit is the reason, so that the job is not to be handed back."""
         return self._signalled and self._words[REASON] == ord(self.TIME_LIMIT) and self._meant
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._signalled = self._words[REASON] == ord(self.GRACEFUL)
 
     def _note(self, _signum: int, _frame: FrameType | None) -> None:
@@ -135,10 +135,10 @@ class SharedState:
 
     @property
     def _meant(self) -> bool:
-        return self._words[REASON_FOR] == _place(self._words[BATCH], self._words[AT_WORK])
+        return self._words[REASON_FOR] == _position(self._words[BATCH], self._words[AT_WORK])
 
 
-def _place(batch: int, at_work: int) -> int:
+def _position(batch: int, at_work: int) -> int:
     return batch << 16 | at_work
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LONG_AGO = 0.0  # by the monotonic clock
-AT_REST = "the call of job.once must not use the database: no transaction is open around it"
+NO_TRANSACTION = "the call of job.once must not use the database: no transaction is open around it"
 FETCH_BELIEVED_SECONDS = 0.02  # after a fetch, within which its other jobs begin without another fetch
 ENDED = "the handler ended the job's transaction itself; leave commit and rollback to the executor"
 LEFT_OPEN = "the handler has left a COPY or a pipeline open; close it before returning"
@@ -43,8 +43,8 @@ NEXT = (
 class BatchTransaction:
     """Holds the work of completed jobs until it commits together with their ends; undoes the work of other jobs.
 
-    `claim` is the present job's, `found` are the jobs that were fetched with the transaction, `kept` the ends of its
-    completed jobs. `opened` is the monotonic time of its begin, None without a transaction.
+    `claim` is the present job's, `started_jobs` are the jobs that were fetched with the transaction, `kept` the ends
+    of its completed jobs. `opened` is the monotonic time of its begin, None without a transaction.
     """
 
     def __init__(self, batch: Batch, sessions: Sessions, shared: SharedState, worker: str) -> None:
@@ -53,7 +53,7 @@ class BatchTransaction:
         self._session = sessions.take(self._login)
         self._lent = False  # whether the present job has had the session
         self.claim = batch[0]
-        self.found: Mapping[UUID, Started] = {}
+        self.started_jobs: Mapping[UUID, Started] = {}
         self.kept: list[Result] = []
         self.opened: float | None = None
         self.commits = 0
@@ -98,14 +98,14 @@ class BatchTransaction:
             raise
 
     @contextmanager
-    def at_rest(self) -> Iterator[None]:
+    def no_transaction(self) -> Iterator[None]:
         """Keep the session from being used within the block, in which no transaction is open."""
         session = self._session
-        session.refusal = AT_REST
+        session.refusal = NO_TRANSACTION
         try:
             yield
         finally:
-            if session.refusal is AT_REST:
+            if session.refusal is NO_TRANSACTION:
                 session.refusal = None
 
     def rollback(self) -> None:
@@ -180,7 +180,7 @@ class BatchTransaction:
         self._take_back()  # the job before may have kept or changed the connection object
         self._shared.works(number)
         self._entered, self._recorded = monotonic(), False
-        return self.found.get(self.claim.job_id)
+        return self.started_jobs.get(self.claim.job_id)
 
     def keep(self, result: str, began: float) -> None:
         """Keep the present job's work; raises the error of the job's commit if the transaction is not sound."""
@@ -237,7 +237,7 @@ class BatchTransaction:
             pipeline.end_unit()
         ended = len(pipeline)
         if following:
-            if following[0].job_id not in self.found or monotonic() - self._fetched >= FETCH_BELIEVED_SECONDS:
+            if following[0].job_id not in self.started_jobs or monotonic() - self._fetched >= FETCH_BELIEVED_SECONDS:
                 pipeline.fetch_apart(following)
             pipeline.begin()
         pipeline.send()
@@ -304,7 +304,7 @@ class BatchTransaction:
     def _begun(self, claims: Batch, pipeline: JobPipeline) -> None:
         self._open(pipeline, claims[0], monotonic())
         if (fetched := pipeline.fetched) is not None:
-            self.found, now = fetched
+            self.started_jobs, now = fetched
             self._fetched = self.opened or 0.0
             if now is not None:
                 self._clock = (now, self._fetched)

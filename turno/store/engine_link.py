@@ -41,20 +41,20 @@ class EngineLink:
         self,
         connect: Callable[[], Connection],
         *,
-        rest: float = 0.0,
+        retry_delay: float = 0.0,
         gone_after: float = math.inf,
         removed: Callable[[], bool] = lambda: False,
         chance: Callable[[], float] = random.random,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """After a failed connection nothing is sent for about `rest` seconds.
+        """After a failed connection nothing is sent for about `retry_delay` seconds.
 
         A database counts as dropped after `gone_after` seconds in which the server reported at each attempt that it
         does not exist, or in which no server was reachable after the installation was `removed`.
         """
         self._connect = connect
         self._connection: Connection | None = None
-        self._rest = rest
+        self._retry_delay = retry_delay
         self._gone_after = gone_after
         self._removed = removed
         self._no_database_since: float | None = None
@@ -175,7 +175,7 @@ class EngineLink:
         except psycopg.Error as error:
             if unreachable(error):
                 self._problem = str(error)
-                self.again_at = self._clock() + self._rest * (0.8 + 0.4 * self._chance())
+                self.again_at = self._clock() + self._retry_delay * (0.8 + 0.4 * self._chance())
             raise
 
     def _connected(self) -> Connection:
@@ -192,7 +192,7 @@ class EngineLink:
         self._no_database_since = None
         return connection
 
-    def forget(self) -> None:
+    def abandon(self) -> None:
         """In a forked child: drop the parent's session without a message to the server."""
         # Closing it here would end the parent's session; the reference prevents its collection.
         _inherited.append(self._connection)

@@ -52,39 +52,39 @@ def _check_schemas(admin: Connection[Any], design: Design) -> Iterator[Finding]:
 def _check_objects(schema: Schema, live: list[LiveObject]) -> Iterator[Finding]:
     """Yield wrong rights, missing and overloaded functions, wrong owners, and row-level security."""
     for difference in differences(schema, live):
-        yield from findings_of(_name(schema, difference.thing), difference)
-    functions = Counter(object_.thing for object_ in live if object_.thing.kind is Kind.FUNCTION)
-    for thing, count in functions.items():
+        yield from findings_of(_name(schema, difference.target), difference)
+    functions = Counter(object_.target for object_ in live if object_.target.kind is Kind.FUNCTION)
+    for target, count in functions.items():
         if count > 1:
-            yield Finding(_name(schema, thing), "has a namesake", "drop the function that is not Turno's")
-    for thing in sorted({CatalogObject(Kind.FUNCTION, name) for name in schema.matrix.functions} - functions.keys()):
-        yield Finding(_name(schema, thing), "is missing", REGRANT)
+            yield Finding(_name(schema, target), "has a namesake", "drop the function that is not Turno's")
+    for target in sorted({CatalogObject(Kind.FUNCTION, name) for name in schema.matrix.functions} - functions.keys()):
+        yield Finding(_name(schema, target), "is missing", REGRANT)
     secured = {table for table, _ in schema.matrix.policies}
     for object_ in live:
-        name = _name(schema, object_.thing)
+        name = _name(schema, object_.target)
         if object_.owner != schema.owner:
             yield Finding(name, f"is owned by {object_.owner}", f"give it to {schema.owner}")
         if left_behind(object_.source):
             continue
-        if object_.thing.kind is Kind.FUNCTION and object_.thing.name not in schema.matrix.invokers:
+        if object_.target.kind is Kind.FUNCTION and object_.target.name not in schema.matrix.invokers:
             yield from _check_definer(schema, object_)
-        if object_.row_security != (object_.thing.name in secured):
+        if object_.row_security != (object_.target.name in secured):
             yield Finding(name, f"has row-level security {'on' if object_.row_security else 'off'}", RESTORE)
 
 
 def _check_definer(schema: Schema, entry: LiveObject) -> Iterator[Finding]:
-    name = _name(schema, entry.thing)
-    if entry.thing.name in schema.matrix.functions and not entry.definer:
+    name = _name(schema, entry.target)
+    if entry.target.name in schema.matrix.functions and not entry.definer:
         yield Finding(name, "does not run as its owner", RESTORE)
     paths = [setting for setting in entry.config if setting.startswith("search_path=")]
     if paths != [f"search_path={schema.path}"]:
         yield Finding(name, f"has not pinned its search_path to {schema.path}", RESTORE)
 
 
-def _name(schema: Schema, thing: CatalogObject) -> str:
+def _name(schema: Schema, target: CatalogObject) -> str:
     whose = f" of {schema.slug}" if schema.slug else ""
-    subject = schema.name if thing.kind is Kind.SCHEMA else f"{schema.name}.{thing.name}"
-    return f"{thing.kind} {subject}{whose}"
+    subject = schema.name if target.kind is Kind.SCHEMA else f"{schema.name}.{target.name}"
+    return f"{target.kind} {subject}{whose}"
 
 
 def _check_policies(admin: Connection[Any], design: Design) -> Iterator[Finding]:

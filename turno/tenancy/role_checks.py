@@ -188,8 +188,8 @@ def check_elsewhere(admin: Connection[Any], design: Design) -> Iterator[Finding]
             "functions": list(closed_functions(admin).values()),
         },
     )
-    for role, thing in rows:
-        yield Finding(thing, f"{role} has rights on it", f"REVOKE ALL … FROM {role}")
+    for role, description in rows:
+        yield Finding(description, f"{role} has rights on it", f"REVOKE ALL … FROM {role}")
 
 
 def check_belongings(admin: Connection[Any], design: Design) -> Iterator[Finding]:
@@ -205,5 +205,5 @@ def check_belongings(admin: Connection[Any], design: Design) -> Iterator[Finding
         """,
         [design.prefix, design.owners],
     )
-    for role, thing in rows:
-        yield Finding(thing, f"is owned by {role}, which must own nothing", "drop it, or REASSIGN it")
+    for role, description in rows:
+        yield Finding(description, f"is owned by {role}, which must own nothing", "drop it, or REASSIGN it")

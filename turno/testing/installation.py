@@ -164,13 +164,13 @@ class Installation:
     # Jobs in the test's own process ----------------------------------------------------------------
 
     @property
-    def here(self) -> InProcessWorker:
+    def in_process(self) -> InProcessWorker:
         """A worker within this process, with this installation's handlers."""
         return InProcessWorker(self, named_handlers(self.registry))
 
     def attempt(self, job_id: UUID) -> dict[str, Any]:
         """Claim a job, run one attempt in this process and return the job after it."""
-        folder = self.here
+        folder = self.in_process
         claim = folder.claim(job_id)
         assert claim is not None, f"job {job_id} may not run now: {self.ticket(job_id)}"
         folder.execute(claim)
@@ -182,9 +182,9 @@ class Installation:
         With `scheduled`, jobs that wait for a later time, such as a retry, are due at once, again and again until every
         job has ended or waits for a person.
         """
-        ended = self.here.drain()
+        ended = self.in_process.drain()
         while scheduled and self.make_due():
-            ended += self.here.drain()
+            ended += self.in_process.drain()
         return ended
 
     def make_due(self) -> int:
@@ -294,7 +294,7 @@ class Installation:
         alive = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
         self.rows("UPDATE turno.workers SET alive_at = alive_at - interval '1 hour' WHERE pid <> ALL (%s)", alive)
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Delete jobs, workers, and all rows of tables that were empty when the installation was made."""
         self.stop_workers()
         self.clock.thaw()
@@ -303,7 +303,7 @@ class Installation:
 
     def renew(self, registry: str) -> None:
         """Remove the data of a test, and its changes of the environment, the handlers and the backend."""
-        self.forget()
+        self.reset()
         self.extra.clear()
         self.registry, self.backend = registry, "exec"
 

@@ -264,7 +264,7 @@ class Judge:
     def __init__(self, connection: psycopg.Connection[Any], effects: Mapping[str, LiteralString] | None = None) -> None:
         self._connection = connection
         of_capabilities = merged("invariant", (capability.invariants for capability in installed()))
-        self._always = one_query(RULES | of_capabilities | dict(effects or {}))
+        self._always = union_query(RULES | of_capabilities | dict(effects or {}))
 
     def broken(self, *, accepted: Collection[UUID] = (), lost: Collection[UUID] = ()) -> list[str]:
         """Name every rule that does not hold, and for which job; `lost` are jobs that may miss their tickets."""
@@ -272,18 +272,18 @@ class Judge:
 
     def unsettled(self) -> list[str]:
         """Name the jobs that should have ended."""
-        return self._ask(one_query(SETTLED), {})
+        return self._ask(union_query(SETTLED), {})
 
     def left_behind(self) -> list[str]:
         """Name the leftovers of ended workers in the whole database."""
-        return self._ask(one_query(LEFT_BEHIND), {})
+        return self._ask(union_query(LEFT_BEHIND), {})
 
     def _ask(self, query: sql.Composed, parameters: Mapping[str, Any]) -> list[str]:
         rows = self._connection.execute(query, parameters).fetchall()
         return sorted(f"{rule}: {subject}" for rule, subject in rows)
 
 
-def one_query(rules: Mapping[str, LiteralString]) -> sql.Composed:
+def union_query(rules: Mapping[str, LiteralString]) -> sql.Composed:
     """Return all rules as one query, which returns the name and the violations of each broken rule."""
     each = (
         sql.SQL("SELECT {}, subject::text FROM ({}) AS broken (subject)").format(sql.Literal(name), sql.SQL(rule))

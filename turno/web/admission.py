@@ -15,7 +15,7 @@ from werkzeug.routing import PathConverter
 from werkzeug.sansio.utils import host_is_trusted
 
 from turno.dispatch.dispatcher import take_rate
-from turno.http_server.request_threads import PLACES, WANTED, ThreadShares
+from turno.http_server.request_threads import THREAD_SHARES, WANTED, ThreadShares
 from turno.store.api.jobs import Reader
 from turno.tenancy.identity.directory import UnknownTenant
 from turno.tenancy.identity.session import as_api
@@ -128,22 +128,22 @@ def admit_inline(tenant: Tenant, user: str, job_type: str) -> None:
         take_rate(connection, tenant.id, user, services().settings.limits.per_day, job_type=job_type)
 
 
-def place_of(tenant: Tenant) -> AbstractContextManager[None]:
-    """Return a block that holds a place of the tenant's share; it raises Problem 503 if all places are taken.
+def tenant_thread(tenant: Tenant) -> AbstractContextManager[None]:
+    """Return a block that holds a thread of the tenant's share; it raises Problem 503 if all its threads are taken.
 
     Nothing was done by then, so the server may ask again instead of answering: unless a ticket was used up.
     """
-    places: ThreadShares | None = request.environ.get(PLACES)
-    return nullcontext() if places is None else _Place(places, tenant.id)
+    shares: ThreadShares | None = request.environ.get(THREAD_SHARES)
+    return nullcontext() if shares is None else _TenantThread(shares, tenant.id)
 
 
-class _Place:
-    def __init__(self, places: ThreadShares, tenant: int) -> None:
-        self._places = places
+class _TenantThread:
+    def __init__(self, shares: ThreadShares, tenant: int) -> None:
+        self._shares = shares
         self._tenant = tenant
 
     def __enter__(self) -> None:
-        if not self._places.take(self._tenant):
+        if not self._shares.take(self._tenant):
             if not g.get("turno_ticket_used", False):
                 request.environ[WANTED] = self._tenant
             raise Problem(
@@ -154,7 +154,7 @@ class _Place:
         self._began = thread_time()
 
     def __exit__(self, *_error: object) -> None:
-        self._places.give_back(self._tenant, thread_time() - self._began)
+        self._shares.give_back(self._tenant, thread_time() - self._began)
 
 
 ANY_NAME = "health"  # tag of the routes for probes and monitoring systems, which address a process and have no session
@@ -170,7 +170,7 @@ DEFAULTS = [
         "X-Frame-Options": "DENY",
     }.items()
 ]
-ONE_YEAR = "max-age=31536000"
+HSTS_MAX_AGE = "max-age=31536000"
 EXPOSED = "ETag, Idempotency-Replayed, Location, Retry-After, X-Correlation-Id"
 PREFLIGHT = {
     "Access-Control-Allow-Methods": "GET, POST, PATCH",
@@ -234,7 +234,7 @@ def _complete(response: Response) -> Response:
             headers["Access-Control-Allow-Origin"] = current.headers["Origin"]
             headers["Access-Control-Expose-Headers"] = EXPOSED
     if current.is_secure or application.public.scheme == "https":
-        headers.setdefault("Strict-Transport-Security", ONE_YEAR)
+        headers.setdefault("Strict-Transport-Security", HSTS_MAX_AGE)
     if correlation_id := g.get("turno_correlation_id"):
         headers.add("X-Correlation-Id", correlation_id)
     present = {name.lower() for name, _ in headers}
@@ -243,7 +243,7 @@ def _complete(response: Response) -> Response:
 
 
 def _leave_unbegun(_error: BaseException | None) -> None:
-    """Release the place of a live response that another response replaced."""
+    """Release the stream slot of a live response that another response replaced."""
     if leave := g.pop("turno_leave", None):
         leave()
 

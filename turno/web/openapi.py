@@ -186,7 +186,7 @@ def _operation(operation: Operation, refs: Refs, schemas: Document) -> Document:
     if operation.about:
         body["description"] = operation.about
     if operation.access:
-        kinds += ALWAYS if operation.one_tenant else ACROSS
+        kinds += ALWAYS if operation.single_tenant else ACROSS
         body["security"] = [{"token": []}, {"cookie": []}]
         if operation.method not in SAFE:
             kinds += (Kind.FOREIGN_SITE,) if operation.reads else (Kind.FOREIGN_SITE, Kind.READ_ONLY)
@@ -232,7 +232,7 @@ def _shape(kind: type[Any]) -> Document:
 
 def _header_parameters(operation: Operation) -> Iterator[Document]:
     always = ("X-Correlation-Id",) if operation.access else ()
-    if operation.access and operation.one_tenant:
+    if operation.access and operation.single_tenant:
         always = ("X-Schema", *always)
     for name in (*always, *operation.request_headers):
         described = {"name": name, "in": "header"} | REQUEST_HEADERS[name]

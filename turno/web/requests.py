@@ -110,7 +110,7 @@ def read_bytes(request: Request) -> bytes:
 
 def read_body(request: Request, kind: type[B]) -> B:
     """Return the JSON body as a value of `kind`; raises Problem 413, 415, or 400 with each field that does not fit."""
-    with one_at_a_time(request):
+    with large_body_lock(request):
         loaded: B = _loaded(read_json_object(request), kind)
     return loaded
 
@@ -140,7 +140,7 @@ def field_problems(error: InvalidPayload, *within: str) -> list[FieldProblem]:
     return [FieldProblem(path[:LONGEST_FIELD] or "body", problem["problem"]) for path, problem in pairs]
 
 
-def one_at_a_time(request: Request) -> AbstractContextManager[object]:
+def large_body_lock(request: Request) -> AbstractContextManager[object]:
     """Return a block in which only one thread checks a large body; small bodies pass.
 
     The interpreter lock lets only one thread compute, and a request that returns from the database waits for every

@@ -210,12 +210,12 @@ def over_limit(reached: RateLimited) -> Problem:
     )
 
 
-def over_quota(who_has: str) -> Problem:
+def over_quota(subject: str) -> Problem:
     """Return the 429 for a user with as many open jobs as one may have."""
     most = services().settings.limits.pending_jobs_per_user
     return Problem(
         Kind.QUOTA,
-        f"{who_has} {most} jobs waiting or running, which is the limit; wait for one to end or cancel one.",
+        f"{subject} {most} jobs waiting or running, which is the limit; wait for one to end or cancel one.",
         headers={"Retry-After": RETRY_SECONDS},
         limit="pending_jobs_per_user",
     )

@@ -13,11 +13,11 @@ from flask.globals import request_ctx
 from turno.web.admission import (
     Scope,
     admit_command,
-    place_of,
     require_change,
     require_everywhere,
     require_operator,
     scope_of,
+    tenant_thread,
 )
 from turno.web.auth import SAFE, Principal, principal_of
 from turno.web.requests import NO_PARAMETERS, Changes, NoQuery, correlation_id, read_body, read_changes, read_query
@@ -50,7 +50,7 @@ class Operation:
     body: type[Any] | None
     access: Access | None
     # False for an operation on many tenants, without X-Schema.
-    one_tenant: bool
+    single_tenant: bool
     problems: tuple[Kind, ...] = ()
     request_headers: tuple[str, ...] = ()
     # Whether clients that cannot send X-Schema may name the tenant in the query.
@@ -120,12 +120,12 @@ class Routes(Blueprint):
                 current = request_ctx.request
                 if operation.access is None:
                     return _respond(operation, view, hints, current, path)
-                if not operation.one_tenant:
+                if not operation.single_tenant:
                     principal = principal_of(current)
                     call = OperatorCall(principal, _admit(operation, current, principal))
                     return _respond(operation, view, hints, current, {"call": call} | path)
                 allowed = scope(current)
-                with place_of(allowed.tenant):
+                with tenant_thread(allowed.tenant):
                     within = Call(allowed, _admit(operation, current, allowed.principal))
                     if operation.method not in SAFE and operation.counts:
                         admit_command(allowed)
@@ -176,7 +176,7 @@ def _described(
         query=hints.get("query", NoQuery),
         body=get_args(body)[0] if get_origin(body) is Changes else body,
         access=None if call is None else "operator" if call is OperatorCall else "user",
-        one_tenant=call is not OperatorCall,
+        single_tenant=call is not OperatorCall,
     )
 
 

@@ -24,7 +24,7 @@ T = TypeVar("T")
 F = TypeVar("F", bound="Callable[..., Any]")
 
 
-def _one(
+def _enqueue_request(
     tenant: str,
     job_type: str | type[JobHandler[T]],
     payload: T | Mapping[str, Any] | None = None,
@@ -126,8 +126,8 @@ def _documented(function: F, name: str, request: Callable[..., Any]) -> F:
     return function
 
 
-enqueue, enqueue_many = _synchronous("enqueue", _one), _synchronous("enqueue_many", _many)
-enqueue_async = _asynchronous("enqueue_async", _one)
+enqueue, enqueue_many = _synchronous("enqueue", _enqueue_request), _synchronous("enqueue_many", _many)
+enqueue_async = _asynchronous("enqueue_async", _enqueue_request)
 enqueue_many_async = _asynchronous("enqueue_many_async", _many)
 
 

@@ -61,7 +61,7 @@ def supervisor_engine(
         connection.answer_within = max(MIN_ANSWER_SECONDS, settings.dead_after_seconds / 2)
         return connection
 
-    return Engine(connect, rest=RETRY, gone_after=gone_after, removed=removed)
+    return Engine(connect, retry_delay=RETRY, gone_after=gone_after, removed=removed)
 
 
 def exec_queue(settings: Settings, environment: Mapping[str, str] | None = None) -> ExecQueue:

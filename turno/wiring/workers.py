@@ -138,7 +138,7 @@ def _child_config(public: Settings, registry: Registry, *, launched: bool) -> Ch
         run=run,
         jobs=1 if launched else limits.child_jobs,
         memory_mb=None if launched else limits.child_mb,
-        at_rest=sessions.close_idle,
+        on_idle=sessions.close_idle,
         log_level=public.log_level if limits.job_log_lines else "OFF",
     )
 

@@ -24,13 +24,13 @@ SHOWN_AFTER_SECONDS = 0.05  # after which people see that a job runs
 class Unfinished:
     """The unfinished claims of an ended child.
 
-    The child may have begun `begun`, and certainly did not begin `rest`. `blamed` is the claim of the running handler,
-    or the only claim with a handler that can have run; None if it is unknown.
+    The child may have begun `begun`, and certainly did not begin `unbegun`. `blamed` is the claim of the running
+    handler, or the only claim with a handler that can have run; None if it is unknown.
     """
 
     pid: int
     begun: Batch
-    rest: Batch
+    unbegun: Batch
     blamed: Claim | None
 
 

@@ -13,8 +13,8 @@ from turno.worker.child import Child
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0  # until the lines of a job that is at work are looked for again
-REST_FACTOR = 20  # times the duration of a write: writing takes at most a twentieth of the supervisor's time
-SHORTEST_REST, LONGEST_REST = 0.2, 5.0  # seconds
+PAUSE_FACTOR = 20  # times the duration of a write: writing takes at most a twentieth of the supervisor's time
+MIN_PAUSE, MAX_PAUSE = 0.2, 5.0  # seconds
 FLUSH_SECONDS = 0.25  # of writing, after which the supervisor has to look after other things
 MOST_WAITING = 10_000  # lines in memory; above this the tenant with the most lines loses its newest line
 MOST_AT_ONCE = 1000  # lines of a tenant per statement
@@ -33,7 +33,7 @@ class JobLogs:
         self._keep = keep
         self._waiting: dict[str, list[LoggedLine]] = {}  # by the tenant's schema
         self._lines = 0
-        self._rested_at = monotonic()
+        self._paused_until = monotonic()
         self._looked = monotonic()
 
     def collect(self, child: Child) -> None:
@@ -54,12 +54,12 @@ class JobLogs:
     @property
     def due(self) -> float:
         """The moment of the next write, on the monotonic clock; infinite if nothing waits."""
-        return max(self._rested_at, self._engine.again_at) if self._waiting else math.inf
+        return max(self._paused_until, self._engine.again_at) if self._waiting else math.inf
 
     def flush(self, *, at_once: bool = False) -> None:
         """Write the due lines."""
         began = monotonic()
-        if not self._waiting or self._engine.away or (began < self._rested_at and not at_once):
+        if not self._waiting or self._engine.away or (began < self._paused_until and not at_once):
             return
         for schema in list(self._waiting):
             if not self._written(schema):
@@ -67,7 +67,7 @@ class JobLogs:
             if monotonic() - began > FLUSH_SECONDS and not at_once:
                 break
         done = monotonic()
-        self._rested_at = done + min(max(SHORTEST_REST, REST_FACTOR * (done - began)), LONGEST_REST)
+        self._paused_until = done + min(max(MIN_PAUSE, PAUSE_FACTOR * (done - began)), MAX_PAUSE)
 
     def _written(self, schema: str) -> bool:
         """Write a tenant's lines, or have them wait; false if the database is away."""

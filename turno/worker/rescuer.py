@@ -98,9 +98,9 @@ class Rescuer:
         """
         cause = why or crash_reasons.of_end(code)
         blameless = code in WAITS or cause in crash_reasons.BLAMELESS
-        begun, rest = unfinished.begun, unfinished.rest
+        begun, unbegun = unfinished.begun, unfinished.unbegun
         if code in WAITS:  # no handler was called, and another child would fail in the same way
-            begun, rest = begun + rest, ()
+            begun, unbegun = begun + unbegun, ()
         # The job to blame first: its rescue ends the child's sessions, and frees the locks that all further rescues
         # need.
         for claim in sorted(begun, key=lambda claim: claim is not unfinished.blamed):
@@ -112,7 +112,7 @@ class Rescuer:
                 self._add(claim, crash_reasons.ANOTHERS, 0.0, counted=counted, child=unfinished.pid)
             if code in OF_THE_TENANT and why is None:
                 self._pass_over_for(claim, WAITS[code])
-        return rest
+        return unbegun
 
     def no_process(self, batch: Batch, cause: str) -> None:
         """Give back a batch that has no process or no login; no worker claims it for a while."""

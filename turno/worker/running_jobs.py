@@ -14,9 +14,9 @@ from turno.store.engine.engine import Engine
 from turno.store.outage import in_short
 from turno.worker.child import Child
 
-REST_FACTOR = 20  # times the duration of a notification: notifying takes at most a twentieth of the supervisor's time
-SHORTEST_REST = 0.005  # seconds
-LONGEST_REST = 1.0  # seconds: one slow notification, such as behind a flood of them, delays the next no longer
+PAUSE_FACTOR = 20  # times the duration of a notification: notifying takes at most a twentieth of the supervisor's time
+MIN_PAUSE = 0.005  # seconds
+MAX_PAUSE = 1.0  # seconds: one slow notification, such as behind a flood of them, delays the next no longer
 
 
 class ChangeNotifier:
@@ -28,7 +28,7 @@ class ChangeNotifier:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._changes = Changes()
-        self._rested_at = monotonic()
+        self._paused_until = monotonic()
 
     def changed(self, claims: Batch) -> None:
         """Note that jobs were shown as running, made progress or ended."""
@@ -38,19 +38,19 @@ class ChangeNotifier:
     @property
     def due(self) -> float:
         """The moment of the next notification, on the monotonic clock; infinite if nothing changed."""
-        return self._rested_at if self._changes else math.inf
+        return self._paused_until if self._changes else math.inf
 
     def flush(self, *, at_once: bool = False) -> None:
         """Send the due notifications."""
         now = monotonic()
-        if not self._changes or (now < self._rested_at and not at_once):
+        if not self._changes or (now < self._paused_until and not at_once):
             return
         try:
             self._engine.announce_changes(self._changes.take())
         except psycopg.Error as error:
             log.warning("live streams not notified: %s", in_short(error))
         done = monotonic()
-        self._rested_at = done + min(max(SHORTEST_REST, REST_FACTOR * (done - now)), LONGEST_REST)
+        self._paused_until = done + min(max(MIN_PAUSE, PAUSE_FACTOR * (done - now)), MAX_PAUSE)
 
 
 log = logging.getLogger(__name__)

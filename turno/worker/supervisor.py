@@ -218,7 +218,7 @@ class Supervisor:
     def _drop_in_child(self) -> None:
         """In the maintenance process: close the copies of the supervisor's descriptors."""
         self._forks.drop_in_child()
-        self._engine.forget()
+        self._engine.abandon()
         self._source.drop_in_child()
         self._descriptors.close()
         # A copy of a child's channel would hide the end of the channel, by which the parent dismisses that child.
@@ -273,7 +273,7 @@ class Supervisor:
             return
         try:
             orders = self._engine.keep_alive(self._worker)
-            claims = self._engine.held(self._worker)
+            claims = self._engine.claims_of(self._worker)
         except psycopg.Error as error:
             log.warning("heartbeat failed: %s", in_short(error))
             self._beat_due = max(self._engine.again_at, monotonic() + min(RETRY, self._timings.heartbeat))

@@ -55,7 +55,7 @@ def at(site: Site, path: str) -> str:
 def busy(module_site: Site) -> Iterator[tuple[Site, UUID]]:
     """Ten thousand of everything, a lost worker, a paused tenant, and a batch of which one order failed."""
     example = module_site.example
-    example.forget()
+    example.reset()
     job = example.enqueue({"order_ids": [10248, 1]})
     example.start_worker(job).wait(60)
     for statement in FILL.replace("%", "%%").split(";\n"):
@@ -66,7 +66,7 @@ def busy(module_site: Site) -> Iterator[tuple[Site, UUID]]:
     with psycopg.connect(example.url) as holder:
         holder.execute("SELECT FROM turno.leases WHERE name = ANY (%s) FOR UPDATE", (LEASES,))
         yield module_site, job
-    example.forget()
+    example.reset()
     example.rows("UPDATE turno.tenants SET paused_at = NULL, weight = 1")
 
 

@@ -185,7 +185,7 @@ MUTANTS = (
         "the check reports every identity column made after the adoption",
         "migrate --check passes after the application's own migrations",
         RIGHTS,
-        "(thing.kind is Kind.IDENTITY and not self.listed)",
+        "(target.kind is Kind.IDENTITY and not self.listed)",
         "False",
         (
             "tests/capabilities/adoption/test_adopting.py::test_check_accepts_identity_columns_made_later[cluster-write]",

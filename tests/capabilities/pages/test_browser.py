@@ -71,7 +71,7 @@ def test_the_whole_story_from_the_sign_in_to_the_totals(site: Site) -> None:
             expect(page.locator("#job .count")).to_have_text("498 of 498")
             expect(page.locator(".badge")).to_have_text("2")
     finally:
-        site.example.forget()
+        site.example.reset()
         site.example.rows("DELETE FROM order_lines WHERE order_id = 1")
         site.example.rows("DELETE FROM orders WHERE id = 1")
 

@@ -6,7 +6,7 @@ import json
 import secrets
 from typing import TYPE_CHECKING, Self
 
-from cli.servers.private_rabbitmq import Node, Place
+from cli.servers.private_rabbitmq import Node, NodeAddress
 from tests.installation import ROOT
 
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ class BrokerCluster:
     """Runs from `with` to its end; its nodes find each other when they start together."""
 
     def __init__(self, folder: Path, hosts: Sequence[Host]) -> None:
-        places = [
-            Place(address=host.address, port=CLIENTS, name_server=NAME_SERVER, prefix=host.prefix) for host in hosts
+        addresses = [
+            NodeAddress(address=host.address, port=CLIENTS, name_server=NAME_SERVER, prefix=host.prefix)
+            for host in hosts
         ]
         names = (f"turno-{CLIENTS}@{host.address}" for host in hosts)
         peers = [f"cluster_formation.classic_config.nodes.{n} = {name}\n" for n, name in enumerate(names, 1)]
@@ -36,18 +37,18 @@ class BrokerCluster:
         self.nodes = [
             Node(
                 folder=folder / host.name,
-                place=place,
+                node_address=address,
                 settings=deployed() + STRICT + "".join(peers),
                 arguments=IMPATIENT,
             )
-            for host, place in zip(hosts, places, strict=True)
+            for host, address in zip(hosts, addresses, strict=True)
         ]
 
     @property
     def url(self) -> str:
         """Where clients reach it: at each of its nodes."""
-        places = ",".join(f"{host.address}:{CLIENTS}" for host in self._hosts)
-        return self.nodes[0].url.replace(f"{self._hosts[0].address}:{CLIENTS}", places)
+        brokers = ",".join(f"{host.address}:{CLIENTS}" for host in self._hosts)
+        return self.nodes[0].url.replace(f"{self._hosts[0].address}:{CLIENTS}", brokers)
 
     def start(self) -> None:
         """Return when every node answers."""

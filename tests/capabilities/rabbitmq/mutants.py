@@ -31,7 +31,7 @@ MUTANTS = (
         "a busy consumer looks for ever and leaves its messages in the broker",
         "section 7: the relay keeps a bounded window in the broker",
         "turno/capabilities/rabbitmq/source.py",
-        "        elif self._broker_here:\n",
+        "        elif self._broker_connected:\n",
         "        elif False:\n",
         ("tests/capabilities/rabbitmq/test_source.py::test_broker_may_deliver_between_two_looks",),
     ),

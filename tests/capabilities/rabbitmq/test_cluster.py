@@ -102,7 +102,7 @@ def module_scene(tmp_path_factory: pytest.TempPathFactory, postgres_template: Pa
 @pytest.fixture
 def scene(module_scene: Scene) -> Scene:
     """All of it in order, nothing left of the test before, and a consumer on each of the two hosts."""
-    module_scene.example.forget()
+    module_scene.example.reset()
     for host in module_scene.workers:
         module_scene.start_consumer(host)
     assert wait_until(lambda: len(module_scene.example.rows("SELECT 1 FROM turno.workers")) == 2, within=90)

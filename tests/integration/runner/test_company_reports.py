@@ -101,7 +101,7 @@ def test_report_beyond_the_branch_limit_is_refused(
     example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("turno.worker.claim_logins.MOST_BRANCHES", 1)
-    claim = example.here.claim(example.enqueue({}, handler=Consolidated))
+    claim = example.in_process.claim(example.enqueue({}, handler=Consolidated))
     assert claim is not None
     with pytest.raises(ProgramLimitExceeded, match="northwind has 2 branches, and a report reads at most 1"):
         with_company(example.engine, claim)

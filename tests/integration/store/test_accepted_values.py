@@ -69,7 +69,7 @@ class Scene:
 
     def set(self) -> None:
         """Drop the old state, and begin."""
-        self.example.forget()
+        self.example.reset()
         worker = self.example.engine.start_worker(backend="pool", host="here", pid=1)
         ended, self.claim = (self._start(worker) for _ in range(2))
         attempt_steps.fail(self.session, ended, "failed", {"class": "Oops", "message": "no"}, None)

@@ -100,7 +100,7 @@ class JobMachine(RuleBasedStateMachine):
         self.claims: list[Held] = []
         self.keys: dict[tuple[str, str, str], tuple[Job, dict[str, Any]]] = {}
         self.buried: set[int] = set()
-        example.forget()
+        example.reset()
         example.engine.execute("RESET ALL")  # a session remembers its place in the turn: each example begins alike
         for tenant in example.tenants.values():
             example.rows("DELETE FROM customers WHERE country = 'effect'", tenant=tenant)
@@ -438,7 +438,7 @@ class JobMachine(RuleBasedStateMachine):
     @rule(held=LOST)
     def a_batch_s_claims_are_read_again(self, held: Held) -> None:
         of = [claim for claim in self.claims if claim.job.tenant == held.job.tenant]
-        still = attempts.held(self._session(held.job.tenant), [item.claim for item in of])
+        still = attempts.still_claimed(self._session(held.job.tenant), [item.claim for item in of])
         assert still == {item.job.id for item in of if item.live}
 
     # Recovering ------------------------------------------------------------------------------
@@ -571,7 +571,7 @@ class JobMachine(RuleBasedStateMachine):
         orders = self.example.engine.keep_alive(self.workers[worker])
         to_stop = None if orders is None else set(orders.to_stop)
         assert to_stop == (None if worker in self.buried else {item.job.id for item in mine if item.job.to_stop})
-        result = self.example.engine.held(self.workers[worker])
+        result = self.example.engine.claims_of(self.workers[worker])
         assert {claim.token for claim in result} == {item.claim.token for item in mine}
 
     @rule(worker=WORKERS)

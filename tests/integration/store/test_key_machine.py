@@ -32,7 +32,7 @@ class KeyMachine(RuleBasedStateMachine):
     def __init__(self, example: ExampleInstallation, judge: Judge, sessions: list[HandlerConnection]) -> None:
         super().__init__()
         self.example, self.judge, self.sessions = example, judge, sessions
-        example.forget()
+        example.reset()
         example.rows(
             "INSERT INTO turno.subscriptions (event, type, ordered)"
             " VALUES ('told', 'batch_invoicing', true) ON CONFLICT DO NOTHING"

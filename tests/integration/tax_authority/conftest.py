@@ -23,7 +23,7 @@ def stub(server: TaxAuthorityStub) -> TaxAuthorityStub:
     """The server with new books, no faults, and tickets that are held back as long as they are valid."""
     fresh = TaxAuthorityStub(url=server.url)
     server.books, server.faults, server.login = fresh.books, fresh.faults, fresh.login
-    server.login.held_seconds = float("inf")
+    server.login.refusal_seconds = float("inf")
     return server
 
 

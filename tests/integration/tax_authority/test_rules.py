@@ -99,7 +99,7 @@ def test_a_second_ticket_beside_a_valid_one_is_not_given(stub: TaxAuthorityStub,
     authority.last_authorised(1, 1)
     with pytest.raises(TicketHeldElsewhere):
         client(stub).authorise(voucher(1))
-    stub.login.held_seconds = 0
+    stub.login.refusal_seconds = 0
     assert client(stub).authorise(voucher(1))
 
 

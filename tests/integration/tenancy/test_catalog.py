@@ -254,7 +254,7 @@ def test_check_covers_the_checking_role(module_example: ExampleInstallation) -> 
 
 def test_all_that_the_matrix_names_exists(module_example: ExampleInstallation) -> None:
     for schema, matrix in (("turno", CONTROL), (module_example.one.schema, TENANT)):
-        live = {entry.thing for entry in live_objects(module_example.admin, [schema])}
+        live = {entry.target for entry in live_objects(module_example.admin, [schema])}
         functions = {thing.name for thing in live if thing.kind is Kind.FUNCTION}
         relations = {thing.name for thing in live if thing.kind in {Kind.TABLE, Kind.VIEW}}
         assert matrix.functions.keys() | matrix.invokers <= functions
@@ -263,7 +263,7 @@ def test_all_that_the_matrix_names_exists(module_example: ExampleInstallation) -
 
 
 def test_every_table_of_jobs_is_named_in_the_matrix(module_example: ExampleInstallation) -> None:
-    live = [entry.thing for entry in live_objects(module_example.admin, [module_example.one.schema])]
+    live = [entry.target for entry in live_objects(module_example.admin, [module_example.one.schema])]
     tables = {thing.name for thing in live if thing.kind is Kind.TABLE}
     jobs = {name for name in tables if name.startswith(("background_", "job_", "schema_", "notification"))}
     assert jobs <= TENANT.relations.keys()

@@ -75,7 +75,7 @@ def test_checker_reports_open_jobs_and_leftovers(example: ExampleInstallation) -
     checker = Checker(example.url, example.tenants.values())
     job_id = example.enqueue({"order_ids": [10248]})
     assert checker.violations(settled=True) == [f"I6: a job did not end: {job_id}"]
-    example.here.claim(job_id)
+    example.in_process.claim(job_id)
     result = checker.violations(settled=True)
     assert f"I7: a ticket is still held: {job_id}" in result
     assert any(line.startswith("I7: a worker is still on the list") for line in result)
@@ -113,7 +113,7 @@ def test_forget_removes_new_rows_and_keeps_given_ones(example: ExampleInstallati
     orders = example.order_ids()
     example.enqueue({"order_ids": orders[:2]})
     assert example.drain() == {"completed": 1}
-    example.forget()
+    example.reset()
     left = "SELECT (SELECT count(*) FROM background_jobs) + (SELECT count(*) FROM invoices) AS n"
     assert example.rows(left) == [{"n": 0}]
     assert example.order_ids() == orders
@@ -125,7 +125,7 @@ def test_forget_ends_launched_workers(example: ExampleInstallation, monkeypatch:
     submit = "job", "submit", "batch_invoicing", "--tenant", "suc0001", "--payload", '{"order_ids": [10248]}'
     assert CliRunner().invoke(main, submit).exit_code == 0
     [worker] = [pid for pid in marked("TURNO_RUN_FOLDER", example.environment["TURNO_RUN_FOLDER"]) if is_launched(pid)]
-    example.forget()
+    example.reset()
     wait_until(lambda: state(worker) in {"", "Z"}, within=20)
 
 

@@ -15,7 +15,7 @@ from tests.api import SETTINGS, in_an_hour
 from tests.greetings import valid_body
 from tests.mounting_host import MOUNTED, host, signed_in
 from tests.problems import problem_of
-from turno.http_server.request_threads import PLACES, ThreadShares
+from turno.http_server.request_threads import THREAD_SHARES, ThreadShares
 from turno.settings import Limits, Settings
 from turno.web.auth import Principal
 from turno.web.pages.drawing import POLICY_IN_A_LAYOUT
@@ -279,7 +279,7 @@ def test_limits_do_not_concern_the_host_s_routes(service: Service) -> None:
     assert submit(ana, OURS).status_code == 202
     problem_of(submit(ana, OURS), 429)
     assert shares.take(service.tenants["north"].id)
-    used_up: dict[str, Any] = {PLACES: shares}
+    used_up: dict[str, Any] = {THREAD_SHARES: shares}
     problem_of(ana.get(f"{AT}/api/jobs", headers=NORTH, environ_overrides=used_up), 503)
     for _ in range(3):
         assert ana.post("/upload", data=b"x", environ_overrides=used_up).text == "1"

@@ -16,7 +16,9 @@ from turno.commands.output import EXIT_STATUS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-OF_THE_CHECKOUT = {name.split()[0] for name, entry in all_commands().items() if not entry.place.startswith("turno.")}
+OF_THE_CHECKOUT = {
+    name.split()[0] for name, entry in all_commands().items() if not entry.reference.startswith("turno.")
+}
 KEY = {"TURNO_JWT_KEY": "a shared secret of at least 32 bytes"}
 
 

@@ -39,7 +39,7 @@ def test_an_empty_claim_forgets_gaps_and_keeps_lanes() -> None:
     memory = ClaimMemory()
     memory.learn_lanes("", lanes(7), now=100.0)
     memory.learn_gap("", {"since": 8, "until": 9}, 10_000_000, now=100.0)
-    memory.forget_gaps()
+    memory.drop_gaps()
     assert memory.known(1, now=100.0) == {"": {"lanes": lanes(7)}}
 
 

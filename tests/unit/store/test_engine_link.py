@@ -57,7 +57,7 @@ def server() -> Server:
 
 @pytest.fixture
 def link(server: Server) -> Link:
-    return Link(server.connect, rest=1, chance=lambda: 0.5, clock=lambda: server.now)
+    return Link(server.connect, retry_delay=1, chance=lambda: 0.5, clock=lambda: server.now)
 
 
 def leave(session: Any) -> None:

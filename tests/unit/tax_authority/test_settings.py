@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from tax_authority.authorising.certificates import UnfitAccess, check_digit, checked_access, checked_cuit
-from tax_authority.authorising.settings import PLACES, URLS, AuthoritySettings, WrongAuthoritySettings
+from tax_authority.authorising.settings import ENVIRONMENTS, URLS, AuthoritySettings, WrongAuthoritySettings
 from tax_authority.stub.certificates import CertificateAndKey, make_certificate
 
 URL = "http://127.0.0.1:1/x"
@@ -30,7 +30,7 @@ def test_a_place_by_name_and_the_limits() -> None:
         {"TAX_AUTHORITY": "production", "TAX_AUTHORITY_READ_SECONDS": "2.5", "TAX_AUTHORITY_WSAA_URL": URL}
     )
     assert (said.addresses and said.addresses.wsfe, said.addresses and said.addresses.wsaa) == (
-        PLACES["production"].wsfe,
+        ENVIRONMENTS["production"].wsfe,
         URL,
     )
     assert (said.connect_seconds, said.read_seconds, said.per_minute) == (5.0, 2.5, 240)

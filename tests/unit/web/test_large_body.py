@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 from flask import Request
 
-from turno.web.requests import SMALL_BODY_BYTES, one_at_a_time
+from turno.web.requests import SMALL_BODY_BYTES, large_body_lock
 
 
 def request_of(size: int | None) -> Request:
@@ -20,14 +20,14 @@ def test_a_large_body_waits_for_another_and_a_small_one_passes(size: int | None)
     first_is_done, second_began = Event(), Event()
 
     def second() -> bool:
-        with one_at_a_time(request_of(size)):
+        with large_body_lock(request_of(size)):
             second_began.set()
             return first_is_done.is_set()
 
     with ThreadPoolExecutor(1) as threads:
-        with one_at_a_time(request_of(SMALL_BODY_BYTES + 1)):
+        with large_body_lock(request_of(SMALL_BODY_BYTES + 1)):
             waiting = threads.submit(second)
-            with one_at_a_time(request_of(SMALL_BODY_BYTES)):
+            with large_body_lock(request_of(SMALL_BODY_BYTES)):
                 assert not second_began.wait(0.1)
             first_is_done.set()
         assert waiting.result(10)

@@ -9,7 +9,7 @@ from turno.jobs.job import Claim
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.worker import running_jobs
-from turno.worker.running_jobs import LONGEST_REST, ChangeNotifier
+from turno.worker.running_jobs import MAX_PAUSE, ChangeNotifier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,5 +42,5 @@ def test_next_notification_is_due_soon_after_a_slow_one(monkeypatch: pytest.Monk
         )  # fmt: skip
         telling.changed((claim,))
         telling.flush()
-        link.now += LONGEST_REST
+        link.now += MAX_PAUSE
     assert link.reply == 2

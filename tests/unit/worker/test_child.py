@@ -135,7 +135,7 @@ def test_death_blames_the_running_job_only(scene: Scene) -> None:
     for job in (0, 1):
         scene.works(job)
     remains = scene.child.unfinished
-    assert (remains.blamed, remains.begun, remains.rest) == (batch[1], batch[:2], batch[2:])
+    assert (remains.blamed, remains.begun, remains.unbegun) == (batch[1], batch[:2], batch[2:])
 
 
 @pytest.mark.parametrize(("jobs", "known"), [(3, False), (1, True)])
@@ -143,7 +143,7 @@ def test_death_between_jobs_blames_a_lone_job_only(scene: Scene, jobs: int, *, k
     batch = a_batch(jobs)
     scene.child.assign(batch)
     remains = scene.child.unfinished
-    assert (remains.blamed, remains.begun, remains.rest) == (batch[0] if known else None, batch, ())
+    assert (remains.blamed, remains.begun, remains.unbegun) == (batch[0] if known else None, batch, ())
     scene.receives()
     for job in range(jobs):
         scene.works(job)

@@ -88,9 +88,9 @@ def test_empty_source_waits_for_a_hint_or_its_time(source: PoolSource, engine: F
 
 def test_empty_source_looks_at_the_next_due_time() -> None:
     timer = PollTimer()
-    timer.found(0, chance=0.5, due_in=0.02)
+    timer.record_poll(0, chance=0.5, due_in=0.02)
     assert 0 < timer.due - monotonic() <= 0.02
-    timer.found(0, chance=0.5, due_in=60)
+    timer.record_poll(0, chance=0.5, due_in=60)
     assert 0 < timer.due - monotonic() <= 2
 
 

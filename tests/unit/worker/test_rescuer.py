@@ -52,7 +52,9 @@ class Link(Engine):
     """Answers in the database's place."""
 
     def __init__(self, database: Database) -> None:
-        super().__init__(lambda: pytest.fail("nothing is connected"), rest=1, chance=half, clock=lambda: database.now)
+        super().__init__(
+            lambda: pytest.fail("nothing is connected"), retry_delay=1, chance=half, clock=lambda: database.now
+        )
         self._database = database
 
     def announce_changes(self, payloads: Sequence[str]) -> None:
@@ -310,8 +312,8 @@ def reply(database: Database) -> dict[Claim, tuple[bool | None, str]]:
 
 
 def test_batch_rescue_blames_running_job_and_returns_others(database: Database, rescuing: Rescuer) -> None:
-    before, blamed, rest = (database.claim(1) for _ in range(3))
-    assert rescuing.child_ended(Unfinished(PID, (before, blamed), (rest,), blamed), -9, None) == (rest,)
+    before, blamed, retry_delay = (database.claim(1) for _ in range(3))
+    assert rescuing.child_ended(Unfinished(PID, (before, blamed), (retry_delay,), blamed), -9, None) == (retry_delay,)
     rescuing.flush()
     killed_by = crash_reasons.of_end(-9)
     assert list(reply(database).items()) == [(blamed, (True, killed_by)), (before, (False, crash_reasons.ANOTHERS))]
@@ -325,10 +327,10 @@ def test_unknown_cause_blames_no_job(database: Database, rescuing: Rescuer) -> N
 
 
 def test_start_failure_of_one_job_keeps_the_whole_batch(database: Database, rescuing: Rescuer) -> None:
-    begun, rest = database.claim(1), database.claim(1)
-    assert rescuing.child_ended(Unfinished(PID, (begun,), (rest,), begun), exit_codes.LOGIN_REFUSED, None) == ()
+    begun, retry_delay = database.claim(1), database.claim(1)
+    assert rescuing.child_ended(Unfinished(PID, (begun,), (retry_delay,), begun), exit_codes.LOGIN_REFUSED, None) == ()
     rescuing.flush()
-    assert {claim: counted for claim, (counted, _) in reply(database).items()} == {begun: False, rest: False}
+    assert {claim: counted for claim, (counted, _) in reply(database).items()} == {begun: False, retry_delay: False}
 
 
 def test_troubled_tenant_with_many_jobs_is_left_for_a_moment(database: Database, rescuing: Rescuer) -> None:

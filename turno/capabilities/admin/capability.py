@@ -2,20 +2,20 @@
 
 from turno.capability import Capability, Link
 
-_HERE = "turno.capabilities.admin"
+_PACKAGE = "turno.capabilities.admin"
 
 CAPABILITY = Capability(
     name="admin",
     routes=(
-        f"{_HERE}.dead_letters:admin",
-        f"{_HERE}.jobs:admin_jobs",
-        f"{_HERE}.job_page:admin_logs",
-        f"{_HERE}.settings:admin_settings",
-        f"{_HERE}.overview:admin_workers",
-        f"{_HERE}.overview:overview",
-        f"{_HERE}.jobs_page:job_pages",
-        f"{_HERE}.settings:setting_pages",
-        f"{_HERE}.job_page:job_life",
+        f"{_PACKAGE}.dead_letters:admin",
+        f"{_PACKAGE}.jobs:admin_jobs",
+        f"{_PACKAGE}.job_page:admin_logs",
+        f"{_PACKAGE}.settings:admin_settings",
+        f"{_PACKAGE}.overview:admin_workers",
+        f"{_PACKAGE}.overview:overview",
+        f"{_PACKAGE}.jobs_page:job_pages",
+        f"{_PACKAGE}.settings:setting_pages",
+        f"{_PACKAGE}.job_page:job_life",
     ),
     operator_menu=(
         Link("", "admin overview"),

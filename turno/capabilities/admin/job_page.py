@@ -71,14 +71,14 @@ class LogPage:
 
 
 # An attempt and a number that the columns can hold.
-Place = Annotated[str, described(AFTER, pattern=r"^[0-9]{1,9}\.[0-9]{1,18}$")]
+LogCursor = Annotated[str, described(AFTER, pattern=r"^[0-9]{1,9}\.[0-9]{1,18}$")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogQuery:
     """A page of a job's log."""
 
-    cursor: Place = NOT_GIVEN
+    cursor: LogCursor = NOT_GIVEN
     limit: PageSize = 200
 
 
@@ -103,8 +103,8 @@ def logs(call: Call, query: LogQuery, job_id: str) -> LogPage:
             raise no_such_job()
         attempt, _, number = (query.cursor or "0.0").partition(".")
         rows = stored.logs(reader, wanted, after=(int(attempt), int(number)), limit=query.limit + 1)
-    seen = [call.scope.seen(row) | {"place": f"{row['attempt']}.{row['number']}"} for row in rows]
-    return LogPage(*page_of(seen, query.limit, partial(from_row, LogLine), "place"))
+    seen = [call.scope.seen(row) | {"cursor": f"{row['attempt']}.{row['number']}"} for row in rows]
+    return LogPage(*page_of(seen, query.limit, partial(from_row, LogLine), "cursor"))
 
 
 @job_life.page("/admin/jobs/<tenant>/<job_id>")

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from turno.dispatch.across_tenants import FoundInTenants, command_across, search_tenants, within_tenant
 from turno.jobs.job import Priority, Status
-from turno.jobs.label import Outcome, found_label, label, outcome
+from turno.jobs.label import Outcome, control_label, label, outcome
 from turno.jobs.moment import moment_of
 from turno.jobs.operator_command import CommandName, CommandReport, OperatorCommand
 from turno.store.operator.job_search import Cursor, GroupBy, JobsWanted, Row, find_jobs, find_quickly, group_jobs
@@ -243,14 +243,16 @@ def _cursor(text: str | None) -> Cursor | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """Jobs, the latest first, and the number of tenants that were not searched."""
 
     jobs: list[Row]
     not_searched: int = 0
 
 
-def search(principal: Principal, wanted: JobsWanted, *, before: Cursor | None, limit: int, page: bool = False) -> Found:
+def search(
+    principal: Principal, wanted: JobsWanted, *, before: Cursor | None, limit: int, page: bool = False
+) -> SearchResult:
     """Return the wanted jobs with their labels; a search within tenants has no further pages.
 
     Raises Problem 400 or 403 for filters that are not allowed together or to this role, and SearchTooLong for a page.
@@ -261,7 +263,7 @@ def search(principal: Principal, wanted: JobsWanted, *, before: Cursor | None, l
     with as_operator() as operator:
         rows = find(operator, wanted, before=before, limit=limit)
     now = services().clock()
-    return Found([row | {"label": found_label(row, now)} for row in rows])
+    return SearchResult([row | {"label": control_label(row, now)} for row in rows])
 
 
 def change(
@@ -293,7 +295,7 @@ def refused_as_problem() -> Iterator[None]:
 
 def _within_tenants(
     principal: Principal, wanted: JobsWanted, before: Cursor | None, limit: int, seconds: float
-) -> Found:
+) -> SearchResult:
     if wanted.text and principal.role != "admin":
         # Repeated searches in payloads would find a redacted secret letter by letter.
         raise Problem(Kind.OPERATORS_ONLY, "Leave out the parameter payload: it takes the role admin.")
@@ -309,11 +311,11 @@ def _within_tenants(
         within=seconds,
     )
     companies = {tenant.slug: tenant.company for tenant in active}
-    jobs = [_found(row, companies[row["tenant"]], principal) for row in result.rows]
-    return Found(jobs, result.not_searched + len(result.troubles))
+    jobs = [_as_control_row(row, companies[row["tenant"]], principal) for row in result.rows]
+    return SearchResult(jobs, result.not_searched + len(result.troubles))
 
 
-def _found(row: Row, company: str, principal: Principal) -> Row:
+def _as_control_row(row: Row, company: str, principal: Principal) -> Row:
     """Return a job of a tenant in the form of a job of the control schema."""
     error = row["error"] if principal.role == "admin" else services().redaction.error(row["error"])
     return row | {

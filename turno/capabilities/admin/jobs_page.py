@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 from flask import Response
 
-from turno.capabilities.admin.jobs import Found, change, refused_as_problem, search
+from turno.capabilities.admin.jobs import SearchResult, change, refused_as_problem, search
 from turno.dispatch.across_tenants import applicable
 from turno.jobs.job import Priority
 from turno.jobs.label import FAILURES, LABELS, Outcome
@@ -108,10 +108,10 @@ class JobsQuery:
         window = SINCE[self.since]
         return JobsWanted(
             companies=visit.companies,
-            tenants=_one(self.tenant),
-            statuses=_one(self.status),
+            tenants=_terms(self.tenant),
+            statuses=_terms(self.status),
             outcomes=self.outcomes,
-            types=_one(self.type),
+            types=_terms(self.type),
             error=searchable(self.error) or None,
             since=services().clock() - window if window else None,
             until=until,
@@ -119,7 +119,7 @@ class JobsQuery:
             user=searchable(self.user) or None,
             correlation_id=searchable(self.request) or None,
             text=searchable(self.payload) or None,
-            filters=filters_of(_one(self.filter)),
+            filters=filters_of(_terms(self.filter)),
         )
 
 
@@ -137,7 +137,7 @@ def listed(visit: OperatorVisit, query: JobsQuery) -> Response:
     try:
         result = search(visit.principal, query.wanted(visit), before=query.before, limit=SHOWN + 1, page=True)
     except SearchTooLong:
-        slow, result = True, Found([])
+        slow, result = True, SearchResult([])
     return draw(
         "turno/admin/jobs.html",
         visit=visit,
@@ -230,6 +230,6 @@ def _across(visit: OperatorVisit, wanted_change: Change, wanted: JobsWanted, **b
     return change(visit.principal, wanted_change.command, wanted, str(uuid4()), limit=MOST_BY_FORM, **bounds)
 
 
-def _one(text: str) -> tuple[str, ...]:
+def _terms(text: str) -> tuple[str, ...]:
     """Return the text of a field as the only value of a filter, or no value."""
     return (term,) if (term := searchable(text)) else ()

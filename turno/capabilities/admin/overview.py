@@ -30,7 +30,7 @@ SHOWN = 8  # rows of each table; a page of each table has all rows
 CAUSES_SHOWN = 3
 TROUBLES_SHOWN = 20
 QUEUES_SHOWN = 200
-ONE_DAY = timedelta(days=1)
+DAY = timedelta(days=1)
 
 Request = Literal["quiet", "stop"]
 REQUESTS = {"quiet": "quiet", "stop": "stop", "resume": None}
@@ -139,7 +139,7 @@ def index(visit: OperatorVisit) -> Response:
         tenants = counts.worst_tenants(operator, visit.companies, SHOWN)
         workers = listed_workers(operator, visit)
         failed = job_search.JobsWanted(
-            companies=visit.companies, outcomes=FAILURES, since=services().clock() - ONE_DAY, waiting=True
+            companies=visit.companies, outcomes=FAILURES, since=services().clock() - DAY, waiting=True
         )
         failures = job_search.group_jobs(operator, failed, "error", limit=CAUSES_SHOWN)
         sections = [section(operator, visit) for section in services().overview_sections]

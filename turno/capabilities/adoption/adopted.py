@@ -46,23 +46,23 @@ class TableRights:
             listed[match[1]] = match[2] or READ
         return cls(",".join(f"{table}:{access}" for table, access in sorted(listed.items())), listed)
 
-    def on(self, thing: CatalogObject, *, reaches_out: bool, numbered: str | None) -> tuple[str, ...]:
+    def on(self, target: CatalogObject, *, reaches_out: bool, numbered: str | None) -> tuple[str, ...]:
         """Return a handler's privileges on an object of the application; `numbered` is the table of a sequence.
 
         A view runs as its owner, and a partitioned table reads its partitions without a right on them: a relation that
         `reaches_out` of the schema is granted only if it is listed.
         """
         # Default privileges of an adoption reach the sequences of identity columns; listed tables have no defaults.
-        if thing.kind is Kind.SEQUENCE or (thing.kind is Kind.IDENTITY and not self.listed):
+        if target.kind is Kind.SEQUENCE or (target.kind is Kind.IDENTITY and not self.listed):
             access = self.listed.get(numbered or "", "") if self.listed else self.text
             return ("USAGE",) if access == WRITE else ()
-        if thing.kind not in (Kind.TABLE, Kind.VIEW):
+        if target.kind not in (Kind.TABLE, Kind.VIEW):
             return ()
         if self.listed:
-            return PRIVILEGES[self.listed[thing.name]] if thing.name in self.listed else ()
+            return PRIVILEGES[self.listed[target.name]] if target.name in self.listed else ()
         if reaches_out:
             return ()
-        return PRIVILEGES[READ if thing.kind is Kind.VIEW else self.text]
+        return PRIVILEGES[READ if target.kind is Kind.VIEW else self.text]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,9 @@ class Adopted:
 
     def wanted(self, entry: LiveObject, *, reaches_out: bool, numbered: str | None) -> frozenset[Ace]:
         """Return the intended rights of our roles on an object of the schema, or on the schema."""
-        if entry.thing.kind is Kind.SCHEMA:
+        if entry.target.kind is Kind.SCHEMA:
             return frozenset(Ace(None, role, "USAGE") for role in (self.handler, self.report))
-        privileges = self.rights.on(entry.thing, reaches_out=reaches_out, numbered=numbered)
+        privileges = self.rights.on(entry.target, reaches_out=reaches_out, numbered=numbered)
         aces = {Ace(None, self.handler, privilege) for privilege in privileges}
         return frozenset(aces | {Ace(None, self.report, "SELECT")} if "SELECT" in privileges else aces)
 

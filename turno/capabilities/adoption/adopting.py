@@ -173,7 +173,7 @@ class InvalidList(TurnoError):
 class Listed:
     """One tenant of a list, with its file and line."""
 
-    place: str
+    location: str
     slug: str
     company: str
     adoption: Adoption

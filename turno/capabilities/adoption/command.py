@@ -90,7 +90,7 @@ def _adopt_listed(source: TextIO, *, jobs: int) -> int:
     def show(added: tuple[Listed, str], ended: int, total: int) -> None:
         table, error = added
         if error:
-            click.echo(f"{table.place}, {table.slug}: {error}", err=True)
+            click.echo(f"{table.location}, {table.slug}: {error}", err=True)
         elif ended % STEP == 0 or ended == total:
             print_message(f"{ended}/{total} {table.slug}")
 

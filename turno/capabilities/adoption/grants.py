@@ -30,10 +30,10 @@ def grant(admin: Connection[Any], schema: Schema) -> bool:
     changed |= _set_defaults(admin, adopted, adopted.defaults)
     # A GRANT without the right to grant is only a warning.
     doubtful = changed and admin.info.parameter_status("is_superuser") != "on"
-    for thing, _, missing in differences(admin, adopted) if doubtful else ():
+    for target, _, missing in differences(admin, adopted) if doubtful else ():
         if missing:
             raise ApplicationChanged(
-                f"{admin.info.user} may not grant rights on the {thing.kind} {thing.name} of {adopted.name}: use a "
+                f"{admin.info.user} may not grant rights on the {target.kind} {target.name} of {adopted.name}: use a "
                 f"superuser in TURNO_ADMIN_DATABASE_URL, or GRANT the role that owns it to {admin.info.user}"
             )
     return changed
@@ -45,7 +45,7 @@ def revoke(admin: Connection[Any], schema: Schema) -> None:
     if adopted is None:
         return
     live = list(live_objects(admin, [adopted.name]))
-    make_equal(admin, adopted.name, (Difference(entry.thing, adopted.ours(entry.aces), frozenset()) for entry in live))
+    make_equal(admin, adopted.name, (Difference(entry.target, adopted.ours(entry.aces), frozenset()) for entry in live))
     _set_defaults(admin, adopted, NO_DEFAULTS)
 
 
@@ -62,8 +62,8 @@ def check(admin: Connection[Any], schema: Schema) -> Iterator[Finding]:
         yield Finding(name, problem, remedy)
         return
     for difference in differences(admin, adopted):
-        kind, thing = difference.thing
-        subject = name if kind is Kind.SCHEMA else f"{kind} {adopted.name}.{thing} of {adopted.slug}"
+        kind, object_name = difference.target
+        subject = name if kind is Kind.SCHEMA else f"{kind} {adopted.name}.{object_name} of {adopted.slug}"
         yield from findings_of(subject, difference)
     for what, hiding in hiding_names(admin, adopted.name):
         problem = f"has the name of one of Turno's, which SQL of handlers reaches by {adopted.name} first"
@@ -87,11 +87,11 @@ def differences(admin: Connection[Any], adopted: Adopted) -> Iterator[Difference
     reaching = {name for (name,) in admin.execute(_REACHING, {"schema": adopted.name, "shared": shared})}
     tables = dict(admin.execute(_NUMBERED, {"schema": adopted.name}).fetchall())
     for entry in live_objects(admin, [adopted.name]):
-        name = entry.thing.name
+        name = entry.target.name
         wanted = adopted.wanted(entry, reaches_out=name in reaching, numbered=tables.get(name))
         live = adopted.ours(entry.aces)
         if wanted != live:
-            yield Difference(entry.thing, live - wanted, wanted - live)
+            yield Difference(entry.target, live - wanted, wanted - live)
 
 
 def check_present(admin: Connection[Any], adopted: Adopted) -> None:

@@ -3,11 +3,11 @@
 from turno.capability import Capability, Command, Delivery
 from turno.tenancy.rights.matrix import READ_WRITE, Matrix, may
 
-_HERE = "turno.capabilities.alerts"
+_PACKAGE = "turno.capabilities.alerts"
 
 CAPABILITY = Capability(
     name="alerts",
     control=Matrix(relations={name: may(operator=READ_WRITE) for name in ("alert_states", "alert_messages")}),
-    deliveries=(Delivery("alerts", f"{_HERE}.rounds:delivery"),),
-    commands={"alert": Command(f"{_HERE}.command:alerts", "List raised alerts; send a test to each receiver.")},
+    deliveries=(Delivery("alerts", f"{_PACKAGE}.rounds:delivery"),),
+    commands={"alert": Command(f"{_PACKAGE}.command:alerts", "List raised alerts; send a test to each receiver.")},
 )

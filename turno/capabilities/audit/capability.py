@@ -3,13 +3,13 @@
 from turno.capability import Capability, Command, Link
 from turno.tenancy.rights.matrix import Matrix, may
 
-_HERE = "turno.capabilities.audit"
+_PACKAGE = "turno.capabilities.audit"
 
 CAPABILITY = Capability(
     name="audit",
     control=Matrix(relations={"operator_audit": may(operator="SELECT")}),
-    commands={"audit": Command(f"{_HERE}.command:audit", "List the changes by operators.")},
-    routes=(f"{_HERE}.listing:admin_audit", f"{_HERE}.listing:audit_list"),
+    commands={"audit": Command(f"{_PACKAGE}.command:audit", "List the changes by operators.")},
+    routes=(f"{_PACKAGE}.listing:admin_audit", f"{_PACKAGE}.listing:audit_list"),
     operator_menu=(Link("/audit", "admin audit"),),
-    chart_marks=(f"{_HERE}.stored:list_audit",),
+    chart_marks=(f"{_PACKAGE}.stored:list_audit",),
 )

@@ -3,7 +3,7 @@
 from turno.capability import Capability, Command
 from turno.tenancy.rights.matrix import Matrix, may, roles
 
-_HERE = "turno.capabilities.effects"
+_PACKAGE = "turno.capabilities.effects"
 _COLUMNS = "key type outside_key state result job_id attempt calls caller_gone intended_at settled_at settled_by"
 
 CAPABILITY = Capability(
@@ -21,13 +21,13 @@ CAPABILITY = Capability(
         columns={("external_effects", column): may(handler="SELECT", api="SELECT") for column in _COLUMNS.split()},
         invokers=frozenset({"intent_of"}),
     ),
-    context={"once": f"{_HERE}.once:once"},
+    context={"once": f"{_PACKAGE}.once:once"},
     commands={
-        "effect": Command(f"{_HERE}.command:effect", "List and settle outside effects; doubt them after a restore.")
+        "effect": Command(f"{_PACKAGE}.command:effect", "List and settle outside effects; doubt them after a restore.")
     },
-    routes=(f"{_HERE}.api:effects",),
+    routes=(f"{_PACKAGE}.api:effects",),
     job_links=("effects",),
-    operator_job_sections=(f"{_HERE}.api:operator_job_section",),
+    operator_job_sections=(f"{_PACKAGE}.api:operator_job_section",),
     invariants={
         "I2: a job is parked for an effect that is settled": """
             SELECT j.id FROM background_jobs j

@@ -116,7 +116,7 @@ class OutsideCall:
     def _issue(self, known: Intent) -> Steps:
         """Make the call; the intent on record is this attempt's own."""
         try:
-            with self._transaction.at_rest():
+            with self._transaction.no_transaction():
                 answer = yield lambda: self._call(self._effect(known))
             crash_points.reach("called")
             text = serialise_answer(answer)
@@ -153,7 +153,7 @@ class OutsideCall:
                 Absent() if self._idempotent else Unknown("it may have been issued, and its handler cannot look it up")
             )
         try:
-            with self._transaction.at_rest():
+            with self._transaction.no_transaction():
                 finding = yield lambda: reconcile(self._effect(known))
         except Exception as error:
             raise self._doubt(error) from error

@@ -3,7 +3,7 @@
 from turno.capability import Capability, Command, Task
 from turno.tenancy.rights.matrix import Matrix, may, roles
 
-_HERE = "turno.capabilities.events"
+_PACKAGE = "turno.capabilities.events"
 
 CAPABILITY = Capability(
     name="events",
@@ -22,8 +22,8 @@ CAPABILITY = Capability(
         invokers=frozenset({"event_deliver"}),
     ),
     announcements=("SELECT turno.subscribe(%s, %s)",),
-    tasks=(Task("events purged", f"{_HERE}.maintenance:purge"),),
-    context={"publish": f"{_HERE}.in_job:publish"},
-    names={"publish": f"{_HERE}.publish:publish"},
-    commands={"event": Command(f"{_HERE}.command:events", "List and replay events; list and remove subscriptions.")},
+    tasks=(Task("events purged", f"{_PACKAGE}.maintenance:purge"),),
+    context={"publish": f"{_PACKAGE}.in_job:publish"},
+    names={"publish": f"{_PACKAGE}.publish:publish"},
+    commands={"event": Command(f"{_PACKAGE}.command:events", "List and replay events; list and remove subscriptions.")},
 )

@@ -24,7 +24,7 @@ from turno.capabilities.files.uploads import (
 )
 from turno.tenancy.identity.session import as_api
 from turno.tenancy.identity.tenant import Tenant
-from turno.web.admission import place_of
+from turno.web.admission import tenant_thread
 from turno.web.api.jobs import find_job
 from turno.web.requests import Text, described, read_bytes, read_id
 from turno.web.responses import FieldProblem, Kind, Problem, answer, invalid
@@ -155,7 +155,7 @@ def content(query: LinkQuery, file_id: str) -> Response:
     """
     wanted = read_id(file_id, no_such_file())
     tenant = tenant_of_link(wanted, query.link)
-    with place_of(tenant), services().connection() as connection, as_api(connection, tenant) as reader:
+    with tenant_thread(tenant), services().connection() as connection, as_api(connection, tenant) as reader:
         file = kept_file.find(reader, wanted, None)
         if file is None or not file.complete:
             raise no_such_file()

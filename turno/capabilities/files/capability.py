@@ -3,7 +3,7 @@
 from turno.capability import Capability, Task
 from turno.tenancy.rights.matrix import Matrix, may, roles
 
-_HERE = "turno.capabilities.files"
+_PACKAGE = "turno.capabilities.files"
 _READ = may(handler="SELECT", api="SELECT")
 
 CAPABILITY = Capability(
@@ -21,14 +21,14 @@ CAPABILITY = Capability(
         },
         relations={"job_files": _READ, "job_file_pieces": _READ},
     ),
-    tasks=(Task("files purged", f"{_HERE}.maintenance:purge"),),
-    context={"files": f"{_HERE}.job_files:files"},
-    job_sections=(f"{_HERE}.pages:job_section",),
+    tasks=(Task("files purged", f"{_PACKAGE}.maintenance:purge"),),
+    context={"files": f"{_PACKAGE}.job_files:files"},
+    job_sections=(f"{_PACKAGE}.pages:job_section",),
     invariants={
         "I1: a file is left of a job that is gone": """
             SELECT f.id FROM job_files f
             WHERE f.job_id IS NOT NULL AND NOT EXISTS (SELECT FROM background_jobs j WHERE j.id = f.job_id)
         """
     },
-    routes=(f"{_HERE}.api:files", f"{_HERE}.pages:file_page"),
+    routes=(f"{_PACKAGE}.api:files", f"{_PACKAGE}.pages:file_page"),
 )

@@ -32,7 +32,7 @@ class Folder:
             raise FileMissing("the file is kept in a folder, and TURNO_FILES_FOLDER is not set for this process")
         if SCHEMA.fullmatch(schema) is None:
             raise ValueError(f"{schema!r} is no name of a folder")
-        self._place = Path(root) / schema
+        self._path = Path(root) / schema
 
     def write(self, file_id: UUID, offset: int, data: bytes) -> None:
         """Write these bytes of an upload at `offset`, and wait until the disk has them."""
@@ -56,7 +56,7 @@ class Folder:
     def complete(self, file_id: UUID) -> None:
         """Give a file its name; the disk must have its bytes."""
         self._part(file_id).rename(self._final(file_id))
-        descriptor = os.open(self._place, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
         finally:
@@ -75,24 +75,24 @@ class Folder:
 
     def remove(self, file_id: UUID) -> None:
         """Remove a file, complete or not, if it is there."""
-        for path in (self._place / str(file_id), self._place / f"{file_id}{PART}"):
+        for path in (self._path / str(file_id), self._path / f"{file_id}{PART}"):
             path.unlink(missing_ok=True)
 
     def old(self) -> Iterator[UUID]:
         """Yield the files that were not written for OLD_SECONDS."""
         before = time() - OLD_SECONDS
-        with suppress(FileNotFoundError), os.scandir(self._place) as entries:
+        with suppress(FileNotFoundError), os.scandir(self._path) as entries:
             for entry in entries:
                 with suppress(ValueError, FileNotFoundError):
                     if entry.stat(follow_symlinks=False).st_mtime < before:
                         yield UUID(entry.name.removesuffix(PART))
 
     def _final(self, file_id: UUID) -> Path:
-        return self._place / str(file_id)
+        return self._path / str(file_id)
 
     def _part(self, file_id: UUID) -> Path:
-        self._place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return self._place / f"{file_id}{PART}"
+        self._path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self._path / f"{file_id}{PART}"
 
 
 class FilePart:

@@ -2,13 +2,13 @@
 
 from turno.capability import Capability
 
-_HERE = "turno.capabilities.pages"
+_PACKAGE = "turno.capabilities.pages"
 
 CAPABILITY = Capability(
     name="pages",
     routes=(
-        f"{_HERE}.home:home",
-        f"{_HERE}.job_page:job_page",
-        f"{_HERE}.notifications:notification_pages",
+        f"{_PACKAGE}.home:home",
+        f"{_PACKAGE}.job_page:job_page",
+        f"{_PACKAGE}.notifications:notification_pages",
     ),
 )

@@ -3,7 +3,7 @@
 from turno.capability import Backend, Capability, Command
 from turno.tenancy.rights.matrix import Matrix, roles
 
-_HERE = "turno.capabilities.rabbitmq"
+_PACKAGE = "turno.capabilities.rabbitmq"
 
 CAPABILITY = Capability(
     name="rabbitmq",
@@ -18,7 +18,7 @@ CAPABILITY = Capability(
     ),
     commands={
         "broker create": Command(
-            f"{_HERE}.command:broker", "Create the exchange and queues in RabbitMQ, check existing ones."
+            f"{_PACKAGE}.command:broker", "Create the exchange and queues in RabbitMQ, check existing ones."
         )
     },
     # The web opens no connection to the broker: a notification wakes the relay as it wakes the workers of a pool.
@@ -28,7 +28,7 @@ CAPABILITY = Capability(
             "turno work --from-broker",
             needs=("rabbitmq_url",),
             sessions=3,
-            program=f"{_HERE}.command:consumer_worker",
+            program=f"{_PACKAGE}.command:consumer_worker",
             secrets=("rabbitmq_url", "rabbitmq_relay_url"),
         )
     },

@@ -34,7 +34,7 @@ class Receiver(Link):
         self._prefetch = 0
         self._life = 0
         self._consumer: str | None = None
-        self._held: deque[tuple[int, Message]] = deque()
+        self._buffered: deque[tuple[int, Message]] = deque()
         self._returning: object | None = None
 
     def grant(self, more: int) -> None:
@@ -46,7 +46,7 @@ class Receiver(Link):
     def revoke(self) -> None:
         """Take the credit away: no message is delivered until the next grant."""
         self._credit = 0
-        if self._held:
+        if self._buffered:
             self._return_soon()
 
     def stop(self) -> None:
@@ -54,7 +54,7 @@ class Receiver(Link):
         self._credit = 0
         if self.channel is not None:
             self._cancel()
-        self._return_held()
+        self._return_buffered()
 
     def acknowledge(self, receipt: str) -> None:
         """Acknowledge a message: the broker deletes it."""
@@ -76,7 +76,7 @@ class Receiver(Link):
     def on_lost(self) -> None:
         """Discard the messages of the lost channel: the broker delivers them again."""
         self._consumer = None
-        self._held.clear()
+        self._buffered.clear()
         self._report("away")
 
     def _tag(self, receipt: str) -> int | None:
@@ -108,27 +108,27 @@ class Receiver(Link):
         if method.consumer_tag != self._consumer:
             channel.basic_nack(method.delivery_tag, requeue=True)  # sent before the consumer was cancelled
             return
-        self._held.append((method.delivery_tag, message))
+        self._buffered.append((method.delivery_tag, message))
         self._pass_on()
 
     def _pass_on(self) -> None:
-        while self._credit > 0 and self._held:
-            tag, message = self._held.popleft()
+        while self._credit > 0 and self._buffered:
+            tag, message = self._buffered.popleft()
             self._credit -= 1
             self._hand_over(f"{self._life}.{tag}", message)
-        if self._held:
+        if self._buffered:
             self._return_soon()
 
     def _return_soon(self) -> None:
         if self._returning is None:
-            self._returning = self._loop.call_later(RETURN_AFTER_SECONDS, self._return_held)
+            self._returning = self._loop.call_later(RETURN_AFTER_SECONDS, self._return_buffered)
 
-    def _return_held(self) -> None:
+    def _return_buffered(self) -> None:
         """Return the undelivered messages to the broker, and consume again as much as the credit allows."""
         self._returning = None
-        if self.channel is None or not self._held:
+        if self.channel is None or not self._buffered:
             return
         self._cancel()
-        while self._held:
-            self.channel.basic_nack(self._held.popleft()[0], requeue=True)
+        while self._buffered:
+            self.channel.basic_nack(self._buffered.popleft()[0], requeue=True)
         self._consume()

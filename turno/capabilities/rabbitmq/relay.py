@@ -38,7 +38,7 @@ class Relay:
     window: int
     lost_after: timedelta
     chance: Callable[[], float] = random.random
-    _rest: float = SHORTEST
+    _interval: float = SHORTEST
     _check_lost_at: float = field(default_factory=monotonic)
     _renew_at: float = 0.0
 
@@ -78,8 +78,8 @@ class Relay:
             crash_points.reach("published")
             mark_published(self.engine, sent)
         self._publish_lost_again()
-        self._rest = SHORTEST if outgoing else min(LONGEST, self._rest * 2)
-        return 0.0 if outgoing else self._rest
+        self._interval = SHORTEST if outgoing else min(LONGEST, self._interval * 2)
+        return 0.0 if outgoing else self._interval
 
     def _publish_lost_again(self) -> None:
         """Publish messages again that the broker lost, or that no consumer took for very long."""
@@ -93,7 +93,7 @@ class Relay:
     def _wait(self, seconds: float) -> None:
         for timeout, most in ((seconds, 1), (0.0, 1024)):
             if self.engine.notified(HINTS, timeout, most):
-                self._rest = SHORTEST
+                self._interval = SHORTEST
 
     def _leave(self) -> None:
         self._renew_at = 0.0

@@ -103,7 +103,7 @@ class BrokerSource(Source):
     _broker_process: BrokerProcess | None = None
     _messages: deque[tuple[str, Message]] = field(default_factory=deque)
     _granted: int = 0  # messages that the broker process may still hand over
-    _broker_here: bool = False  # whether the broker process is connected
+    _broker_connected: bool = False  # whether the broker process is connected
 
     def __post_init__(self) -> None:
         self.types = self.registry.versions  # of any queue: a message names its job, wherever it waits
@@ -132,7 +132,7 @@ class BrokerSource(Source):
         claims = self.polling.take(worker, free if silent else 1)
         if not silent:
             self._poll_at = self._silent_at
-        elif self._broker_here:
+        elif self._broker_connected:
             # Otherwise a busy worker would only poll, grant no messages, and delay the messages in the broker.
             self._poll_at = self.clock() + POLL_PAUSE
         return claims
@@ -188,9 +188,9 @@ class BrokerSource(Source):
                 self._granted = max(0, self._granted - 1)
                 self._silent_at = self.clock() + SILENT_AFTER
             case "here":
-                self._broker_here = True
+                self._broker_connected = True
             case "away":
-                self._broker_here = False
+                self._broker_connected = False
                 self._silent_at = self._poll_at = self.clock()
             case "refused":
                 raise BrokerRefused(argument)
@@ -218,7 +218,7 @@ class BrokerSource(Source):
 
     def _discard_process(self, how: str) -> None:
         log.warning("the broker process %s; a new process follows", how)
-        self._broker_process, self._broker_here = None, False
+        self._broker_process, self._broker_connected = None, False
         self._messages.clear()
         self._granted = 0
         self._silent_at = self._poll_at = self.clock()

@@ -3,7 +3,7 @@
 from turno.capability import Capability, Command, JobFilter, Link, Task
 from turno.tenancy.rights.matrix import OWN_ROWS, READ_WRITE, Matrix, Policy, may, roles
 
-_HERE = "turno.capabilities.schedules"
+_PACKAGE = "turno.capabilities.schedules"
 
 CAPABILITY = Capability(
     name="schedules",
@@ -36,20 +36,20 @@ CAPABILITY = Capability(
         relations={"job_schedules": may(api="SELECT"), "job_schedule_runs": may(api="SELECT")},
         invokers=frozenset({"schedule_copy", "schedule_take_back"}),
     ),
-    tasks=(Task("scheduled", f"{_HERE}.firing:fire_due"), Task("schedules repaired", f"{_HERE}.firing:repair")),
-    checks=(f"{_HERE}.listed:with_problem",),
+    tasks=(Task("scheduled", f"{_PACKAGE}.firing:fire_due"), Task("schedules repaired", f"{_PACKAGE}.firing:repair")),
+    checks=(f"{_PACKAGE}.listed:with_problem",),
     commands={
-        "schedule": Command(f"{_HERE}.command:schedule", "Create jobs at times: add, list, set, pause, preview."),
-        "template": Command(f"{_HERE}.command:template", "Create jobs at times in every tenant."),
+        "schedule": Command(f"{_PACKAGE}.command:schedule", "Create jobs at times: add, list, set, pause, preview."),
+        "template": Command(f"{_PACKAGE}.command:template", "Create jobs at times in every tenant."),
     },
     routes=(
-        f"{_HERE}.api:schedules",
-        f"{_HERE}.pages:schedule_pages",
-        f"{_HERE}.pages:schedule_list",
-        f"{_HERE}.template_copies:templates",
-        f"{_HERE}.template_copies:template_pages",
-        f"{_HERE}.template_operator:admin_templates",
-        f"{_HERE}.template_operator:template_list",
+        f"{_PACKAGE}.api:schedules",
+        f"{_PACKAGE}.pages:schedule_pages",
+        f"{_PACKAGE}.pages:schedule_list",
+        f"{_PACKAGE}.template_copies:templates",
+        f"{_PACKAGE}.template_copies:template_pages",
+        f"{_PACKAGE}.template_operator:admin_templates",
+        f"{_PACKAGE}.template_operator:template_list",
     ),
     menu=(Link("/schedules", "schedules"), Link("/templates", "templates")),
     operator_menu=(Link("/schedules", "admin schedules"), Link("/templates", "admin templates")),

@@ -59,7 +59,7 @@ def add(visit: Visit) -> Response:
 @schedule_pages.page("/schedules/<name>")
 def show(visit: Visit, name: str, query: PageQuery) -> Response:
     """Show one schedule, with its next moments and the form that changes it."""
-    return _one(visit, query, name, None, [])
+    return _detail_page(visit, query, name, None, [])
 
 
 @schedule_pages.form("/schedules/<name>")
@@ -68,7 +68,7 @@ def change(visit: Visit, name: str) -> Response:
     find_schedule(visit.scope, name)
     problems = save_form(partial(save_schedule, visit.scope, name))
     if problems:
-        return _one(visit, PageQuery(), name, request.form, problems)
+        return _detail_page(visit, PageQuery(), name, request.form, problems)
     return go(visit.to(f"/schedules/{name}"))
 
 
@@ -110,7 +110,7 @@ def _list(visit: Visit, query: SchedulesQuery, values: Mapping[str, Any], proble
     )
 
 
-def _one(
+def _detail_page(
     visit: Visit, query: PageQuery, name: str, values: Mapping[str, Any] | None, problems: list[FieldProblem]
 ) -> Response:
     schedule = find_schedule(visit.scope, name)

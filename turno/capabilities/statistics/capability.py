@@ -3,12 +3,12 @@
 from turno.capability import Capability, Link
 from turno.tenancy.rights.matrix import Matrix, may
 
-_HERE = "turno.capabilities.statistics"
+_PACKAGE = "turno.capabilities.statistics"
 
 CAPABILITY = Capability(
     name="statistics",
     control=Matrix(relations={"submitted_jobs": may(operator="SELECT")}),
-    routes=(f"{_HERE}.api:stats", f"{_HERE}.metrics:metrics", f"{_HERE}.charts:charts"),
-    overview_sections=(f"{_HERE}.charts:overview_section",),
+    routes=(f"{_PACKAGE}.api:stats", f"{_PACKAGE}.metrics:metrics", f"{_PACKAGE}.charts:charts"),
+    overview_sections=(f"{_PACKAGE}.charts:overview_section",),
     operator_menu=(Link("/charts", "admin charts"),),
 )

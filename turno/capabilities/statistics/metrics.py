@@ -94,11 +94,11 @@ class Scraped(CollectorRegistry):
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         super().__init__(auto_describe=False)
-        self._found = metrics
+        self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric."""
-        yield from self._found
+        yield from self._metrics
 
 
 def _admit() -> None:

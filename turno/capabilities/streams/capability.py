@@ -3,7 +3,7 @@
 from turno.capability import Capability
 from turno.tenancy.rights.matrix import Matrix, roles
 
-_HERE = "turno.capabilities.streams"
+_PACKAGE = "turno.capabilities.streams"
 
 CAPABILITY = Capability(
     name="streams",
@@ -11,6 +11,6 @@ CAPABILITY = Capability(
         functions={"stream_ticket_put": roles("web"), "stream_ticket_take": roles("web")},
         relations={"stream_tickets": {}},
     ),
-    live=f"{_HERE}.live:live_streams",
-    routes=(f"{_HERE}.api:streams", f"{_HERE}.access:stream_tickets"),
+    live=f"{_PACKAGE}.live:live_streams",
+    routes=(f"{_PACKAGE}.api:streams", f"{_PACKAGE}.access:stream_tickets"),
 )

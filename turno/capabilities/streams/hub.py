@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 Connection = psycopg.Connection[Any]
 
 COMPARE_SECONDS = 2.0  # between two comparisons of a tenant's watched jobs with the database, in case a hint was lost
-COMPARE_REST = 4  # times the duration of a comparison: comparing takes at most a fifth of the time
+COMPARE_PAUSE_FACTOR = 4  # times the duration of a comparison: comparing takes at most a fifth of the time
 READ_PAUSE = 0.005  # seconds between two reads: the jobs named meanwhile are read together
 ANNOUNCE_PAUSE = 0.02  # seconds between two notifications of one process
 RECONNECT_SECONDS = 0.5  # seconds between two tries to reach a database that is away
@@ -43,7 +43,7 @@ CLOSED_SECONDS = 1.0
 
 
 FULL_RETRY_SECONDS = "10"
-ONE_IS_ENOUGH = "the most allowed; one stream shows all jobs of its user, and a job's address has its state."
+STREAM_LIMIT_HINT = "the most allowed; one stream shows all jobs of its user, and a job's address has its state."
 
 
 class Listener:
@@ -100,11 +100,11 @@ class Listener:
             self._session.close()
             self._session = None
 
-    def _is_flood(self, heard: int) -> bool:
+    def _is_flood(self, size: int) -> bool:
         now = monotonic()
         if now >= self._second_ends:
             self._second_ends, self._bytes = now + 1.0, 0
-        self._bytes += heard
+        self._bytes += size
         return self._bytes > FLOOD_BYTES_PER_SECOND
 
 
@@ -157,9 +157,11 @@ class Hub:
                 text = f"This server has {len(self)} streams open, as many as it serves"
                 raise _full(Kind.UNAVAILABLE, f"{text}; ask for the job's address instead, or come back.")
             if audience is not None and len(audience.subscribers) >= self._most_per_tenant:
-                raise _full(Kind.CROWDED, f"This tenant has {self._most_per_tenant} streams open here, {ONE_IS_ENOUGH}")
+                raise _full(
+                    Kind.CROWDED, f"This tenant has {self._most_per_tenant} streams open here, {STREAM_LIMIT_HINT}"
+                )
             if self._streams[user] >= self._most_per_user:
-                raise _full(Kind.CROWDED, f"You have {self._most_per_user} streams open here, {ONE_IS_ENOUGH}")
+                raise _full(Kind.CROWDED, f"You have {self._most_per_user} streams open here, {STREAM_LIMIT_HINT}")
             self._streams[user] += 1
             if audience is None:
                 audience = self._audiences[view.tenant.id] = TenantSubscribers(
@@ -237,14 +239,14 @@ class Hub:
     def _read_changes(self, listener: Listener, connection: Connection) -> bool:
         """Read the jobs that hints name; without hints, compare the tenant with the oldest comparison."""
         sleep(max(0.0, self._pause_until - monotonic()))
-        heard = self._named_jobs(listener)
-        for audience, named in heard:
+        named_jobs = self._named_jobs(listener)
+        for audience, named in named_jobs:
             self._isolated(audience, partial(self._show, connection, audience, named))
         due = self._next_due()
         if due is not None:
             due.due = monotonic() + self._compare_every
             self._isolated(due, partial(self._compare, connection, due))
-        return self._end_revoked(connection) or bool(heard) or due is not None
+        return self._end_revoked(connection) or bool(named_jobs) or due is not None
 
     def _named_jobs(self, listener: Listener) -> list[tuple[TenantSubscribers, set[UUID]]]:
         """Return the named jobs that have subscribers; after a loss of hints, make every tenant due for comparison."""
@@ -277,10 +279,10 @@ class Hub:
         with as_api(connection, audience.tenant) as reader:
             standings = watched_jobs.standings(reader, followed, users)
             just_ended = watched_jobs.ended_within(reader, users, JUST_NOW) if users != set() else []
-        audience.forget(followed - {row["id"] for row in standings})
+        audience.remove_jobs(followed - {row["id"] for row in standings})
         if changed := audience.changed(standings, just_ended):
             self._show(connection, audience, changed)
-        self._compare_at = monotonic() + COMPARE_REST * (monotonic() - began)
+        self._compare_at = monotonic() + COMPARE_PAUSE_FACTOR * (monotonic() - began)
 
     def _isolated(self, audience: TenantSubscribers, work: Callable[[], None]) -> None:
         """Run one tenant's work: log its lock timeout or fault, and raise a lost connection."""

@@ -18,7 +18,7 @@ from flask import Response, g, request
 from turno.capabilities.streams.hub import Hub
 from turno.capabilities.streams.stream_events import RETRY, StreamEvents, close_event
 from turno.capabilities.streams.subscriber import CloseReason, Subscriber, View
-from turno.http_server.request_threads import PLACES
+from turno.http_server.request_threads import THREAD_SHARES
 from turno.jobs.handler import named_handlers
 from turno.jobs.redaction import Redaction
 from turno.settings import Settings
@@ -131,7 +131,7 @@ def most_on_threads() -> int | None:
 
     Elsewhere each occupies a thread: half of them are left to other requests.
     """
-    if PLACES in request.environ:
+    if THREAD_SHARES in request.environ:
         return None
     return services().settings.web_threads // 2 if request.environ["wsgi.multithread"] else 0
 

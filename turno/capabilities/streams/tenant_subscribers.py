@@ -60,7 +60,7 @@ class TenantSubscribers:
         }
         return moved | {job_id for job_id in just_ended if job_id not in self._ended}
 
-    def forget(self, gone: set[UUID]) -> None:
+    def remove_jobs(self, gone: set[UUID]) -> None:
         """Forget deleted jobs, and end their streams."""
         for job_id in gone:
             self._standing.pop(job_id, None)
@@ -76,10 +76,10 @@ class TenantSubscribers:
             view = subscriber.view
             if not view.shows(row["id"], row["user_id"]):
                 continue
-            who = view.operator, view.admin
-            if who not in states:
-                states[who] = events.job(row, operator=view.operator, admin=view.admin)
-            subscriber.offer(states[who])
+            rights = view.operator, view.admin
+            if rights not in states:
+                states[rights] = events.job(row, operator=view.operator, admin=view.admin)
+            subscriber.offer(states[rights])
             if ended and view.job_id is not None:
                 subscriber.end(CloseReason.JOB_ENDED)
         self._note(row, ended=ended)

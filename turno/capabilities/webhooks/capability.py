@@ -3,7 +3,7 @@
 from turno.capability import Capability, Command, Delivery, Link, Task
 from turno.tenancy.rights.matrix import OWN_ROWS, READ_WRITE, Matrix, Policy, may, roles
 
-_HERE = "turno.capabilities.webhooks"
+_PACKAGE = "turno.capabilities.webhooks"
 
 CAPABILITY = Capability(
     name="webhooks",
@@ -22,11 +22,11 @@ CAPABILITY = Capability(
         policies={("webhooks", "own_webhooks"): Policy("*", OWN_ROWS, None)},
     ),
     tenant=Matrix(functions={"webhooks_put": roles("api")}),
-    tasks=(Task("deliveries", f"{_HERE}.delivery:make_deliveries_due"),),
-    deliveries=(Delivery("webhooks", f"{_HERE}.delivery:delivery"),),
-    submissions=(f"{_HERE}.submission:SUBMISSION",),
-    checks=(f"{_HERE}.stored:failing_webhooks",),
-    commands={"webhook": Command(f"{_HERE}.command:webhooks", "Add webhooks; list and resend failed deliveries.")},
-    routes=(f"{_HERE}.admin:admin_webhooks", f"{_HERE}.admin:webhook_list"),
+    tasks=(Task("deliveries", f"{_PACKAGE}.delivery:make_deliveries_due"),),
+    deliveries=(Delivery("webhooks", f"{_PACKAGE}.delivery:delivery"),),
+    submissions=(f"{_PACKAGE}.submission:SUBMISSION",),
+    checks=(f"{_PACKAGE}.stored:failing_webhooks",),
+    commands={"webhook": Command(f"{_PACKAGE}.command:webhooks", "Add webhooks; list and resend failed deliveries.")},
+    routes=(f"{_PACKAGE}.admin:admin_webhooks", f"{_PACKAGE}.admin:webhook_list"),
     operator_menu=(Link("/webhooks", "admin webhooks"),),
 )

@@ -62,7 +62,7 @@ class ClaimMemory:
         key = closed, "lanes", lanes[0]["tenant_id"]
         self._hints[key] = self._hints.get(key, Hint(lanes, now + LANES_BELIEVED))._replace(value=lanes)
 
-    def forget_gaps(self) -> None:
+    def drop_gaps(self) -> None:
         """Forget the hints that may hide another tenant's new ticket: an idle worker has time to search."""
         self._hints = {key: hint for key, hint in self._hints.items() if key[1] == "lanes"}
 
@@ -82,7 +82,7 @@ SELECT c.slot, c.next_tenant, c.next_used, c.closed, to_jsonb(c.lanes) AS lanes,
 FROM claim(%s, %s, %s, %s, %s, %s::integer[], %s, %s, %s, %s, %s, %s) AS c
 """
 # The columns of a row that are no part of its claim; a row without a claim has the search's findings about a tenant.
-FOUND = "slot", "next_tenant", "next_used", "closed", "lanes", "gap", "entries"
+SEARCH_COLUMNS = "slot", "next_tenant", "next_used", "closed", "lanes", "gap", "entries"
 PROMOTE = "SELECT promoted, since, after FROM promote(%s, %s, %s)"
 
 
@@ -107,7 +107,7 @@ class Claimer:
         self._promoted: tuple[Any, Any] = BEGINNING
         # Seconds after an empty claim until a scheduled ticket is due; infinity if more than DUE_WITHIN.
         self.due_in = math.inf
-        self._found = True  # whether the last claim took a ticket; before the first claim, due tickets may wait
+        self._claimed_any = True  # whether the last claim took a ticket; before the first claim, due tickets may wait
 
     def claim(
         self,
@@ -127,12 +127,12 @@ class Claimer:
             return []
         self.due_in = math.inf
         # After an empty claim a single ready ticket is claimed without the delay of a promotion.
-        if self._found:
+        if self._claimed_any:
             self._promote(engine)
         batches = self._claim(engine, worker, slots=slots, sizes=sizes, without=without)
         if not batches and self._promote(engine):
             batches = self._claim(engine, worker, slots=slots, sizes=sizes, without=without)
-        self._found = bool(batches)
+        self._claimed_any = bool(batches)
         if not batches:
             self.due_in = self._due_in(engine)
         return batches
@@ -158,7 +158,7 @@ class Claimer:
         rows: list[dict[str, Any]]
         rows = engine.rows(dict, CLAIM, worker, self._backend, *kinds, slots, list(without), *turn)
         for row in rows:
-            slot, tenant, used, closed, lanes, gap, entries = map(row.pop, FOUND)
+            slot, tenant, used, closed, lanes, gap, entries = map(row.pop, SEARCH_COLUMNS)
             if gap is not None:
                 memory.learn_gap(closed, gap, entries, sent)
             elif lanes is not None:
@@ -167,7 +167,7 @@ class Claimer:
                 memory.tenant, memory.used = tenant, used
                 batches[slot].append(claim_of(**row))
         if not batches:
-            memory.forget_gaps()
+            memory.drop_gaps()
         return _for_each_slot([tuple(batch) for batch in batches.values()], slots)
 
     def _promote(self, engine: Engine) -> bool:

@@ -79,7 +79,7 @@ class Engine(EngineLink):
         """Record a heartbeat; return the orders for the worker, None if the worker was declared dead."""
         return self.row(Orders, "SELECT * FROM worker_alive(%s)", worker)
 
-    def held(self, worker: UUID) -> list[Claim]:
+    def claims_of(self, worker: UUID) -> list[Claim]:
         """Return every claim that the tickets assign to this worker."""
         return self.rows(claim_of, "SELECT * FROM held(%s)", worker)
 

@@ -118,7 +118,7 @@ def now(session: Session) -> datetime:
     return moment
 
 
-def held(session: Session, claims: Sequence[Claim]) -> set[UUID]:
+def still_claimed(session: Session, claims: Sequence[Claim]) -> set[UUID]:
     """Return the jobs that their tokens still hold; waits for an open commit."""
     if not claims:
         return set()

@@ -211,12 +211,14 @@ def group_jobs(operator: Operator, wanted: JobsWanted, by: GroupBy, *, limit: in
     for source in wanted.sources:
         failed = source == "failed"
         example: LiteralString = "NULL" if failed else "max(job_id::text)"
-        rest: LiteralString = "AND (at < %(before)s::timestamptz OR at >= %(after)s::timestamptz)" if failed else ""
+        partial_days: LiteralString = (
+            "AND (at < %(before)s::timestamptz OR at >= %(after)s::timestamptz)" if failed else ""
+        )
         parts.append(
             f"""SELECT {name} AS name, tenant, count(*) AS jobs, min(at) AS first, max(at) AS last,
                        {example} AS example,
                        coalesce(sum(failed) FILTER (WHERE closed_as IS NULL), 0) AS items
-                {_FROM[source]} {predicates} {rest} GROUP BY 1, 2"""
+                {_FROM[source]} {predicates} {partial_days} GROUP BY 1, 2"""
         )
     if "failed" in wanted.sources:
         # Failures on whole days, by their counts.
@@ -259,7 +261,7 @@ def group_jobs(operator: Operator, wanted: JobsWanted, by: GroupBy, *, limit: in
 
 def _days(wanted: JobsWanted) -> dict[str, Any]:
     """Return the range of days that are counted whole, and the rest of the period from `since` to `until`."""
-    first = None if wanted.since is None else _midnight(wanted.since + _ONE_DAY - timedelta(microseconds=1))
+    first = None if wanted.since is None else _midnight(wanted.since + _DAY - timedelta(microseconds=1))
     past = None if wanted.until is None else _midnight(wanted.until)
     if wanted.filters:
         first = past = _EPOCH  # no day is counted: the counts do not know which jobs they are of
@@ -335,7 +337,7 @@ def made_at(job_id: UUID) -> datetime:
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ONE_DAY = timedelta(days=1)
+_DAY = timedelta(days=1)
 _LAST_MILLISECOND = 253_370_764_800_000  # 9999
 
 

@@ -38,7 +38,7 @@ class Directory:
         self._ttl = ttl
         self._clock = clock
         self._lock = Lock()
-        self._found: dict[str, tuple[float, Tenant]] = {}
+        self._cached: dict[str, tuple[float, Tenant]] = {}
 
     def find(self, slug: str) -> Tenant:
         """Return the active tenant with this slug, or raise UnknownTenant."""
@@ -46,16 +46,16 @@ class Directory:
             raise UnknownTenant(slug)
         now = self._clock()
         with self._lock:
-            believed_until, tenant = self._found.get(slug, (now, None))
+            believed_until, tenant = self._cached.get(slug, (now, None))
         if tenant is not None and now < believed_until:
             return tenant
         with self._connect() as connection:
             tenant = read_tenant(connection, slug)
         with self._lock:
             if tenant is None or tenant.state != "active":
-                self._found.pop(slug, None)
+                self._cached.pop(slug, None)
                 raise UnknownTenant(slug)
-            self._found[slug] = now + self._ttl, tenant
+            self._cached[slug] = now + self._ttl, tenant
         return tenant
 
     def list_active(self) -> list[Tenant]:

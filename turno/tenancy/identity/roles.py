@@ -126,7 +126,7 @@ def set_password(admin: Connection[Any], logins: Logins, role: str, epoch: int) 
     admin.execute(sql.SQL("ALTER ROLE {} {}").format(sql.Identifier(role), clause))
 
 
-def forget_settings(admin: Connection[Any], role: str) -> None:
+def reset_settings(admin: Connection[Any], role: str) -> None:
     """Remove the defaults that a role has set for itself, in every database."""
     rows = admin.execute(
         """

@@ -19,9 +19,9 @@ from turno.tenancy.identity.roles import (
     ensure_memberships,
     ensure_roles,
     existing_roles,
-    forget_settings,
     grant_to_provisioner,
     report_role,
+    reset_settings,
     set_password,
     tenant_memberships,
     tenant_roles,
@@ -156,7 +156,7 @@ def _reset(
             raise unknown(slug)
         role, epoch = row
         set_password(admin, logins, role, epoch)
-        forget_settings(admin, role)
+        reset_settings(admin, role)
         bound_temporary_files(admin, [role])
     return int(epoch)
 

@@ -27,7 +27,7 @@ class LiveObject:
     """One schema, function, table, view or sequence, without the rights of its owner."""
 
     schema: str
-    thing: CatalogObject
+    target: CatalogObject
     owner: str
     definer: bool
     config: tuple[str, ...]
@@ -39,7 +39,7 @@ class LiveObject:
 class Difference(NamedTuple):
     """The surplus or missing rights on an object."""
 
-    thing: CatalogObject
+    target: CatalogObject
     excess: frozenset[Ace]
     missing: frozenset[Ace]
 
@@ -49,21 +49,21 @@ def live_objects(admin: Connection[Any], schemas: Collection[str]) -> Iterator[L
     rows = admin.execute(_LIVE, [list(schemas)])
     for schema, kind, name, owner, definer, config, row_security, aces, source in rows:
         entries = frozenset(Ace(*ace) for ace in aces)
-        thing = CatalogObject(Kind(kind), name)
-        yield LiveObject(schema, thing, owner, definer, tuple(config or ()), row_security, entries, source)
+        target = CatalogObject(Kind(kind), name)
+        yield LiveObject(schema, target, owner, definer, tuple(config or ()), row_security, entries, source)
 
 
 def differences(schema: Schema, live: Iterable[LiveObject]) -> Iterator[Difference]:
     """Yield the deviations from the matrix, object by object."""
     for object_ in live:
         # A relation of a source that is gone belongs neither to the application nor to a role.
-        foreign = object_.source is not None and object_.thing.name not in schema.matrix.relations
-        named = [] if foreign and object_.thing.kind is not Kind.FUNCTION else [object_.thing]
+        foreign = object_.source is not None and object_.target.name not in schema.matrix.relations
+        named = [] if foreign and object_.target.kind is not Kind.FUNCTION else [object_.target]
         wanted = frozenset(
             Ace(right.column, schema.roles[right.role], right.privilege) for right in schema.matrix.rights(named)
         )
         if wanted != object_.aces:
-            yield Difference(object_.thing, object_.aces - wanted, wanted - object_.aces)
+            yield Difference(object_.target, object_.aces - wanted, wanted - object_.aces)
 
 
 def apply_grants(admin: Connection[Any], schema: Schema, live: Iterable[LiveObject]) -> bool:
@@ -73,9 +73,9 @@ def apply_grants(admin: Connection[Any], schema: Schema, live: Iterable[LiveObje
     """
     live = list(live)
     # Overloaded functions have the same name; the catalog check reports them.
-    named = Counter(object_.thing for object_ in live)
+    named = Counter(object_.target for object_ in live)
     return make_equal(
-        admin, schema.name, differences(schema, (object_ for object_ in live if named[object_.thing] == 1))
+        admin, schema.name, differences(schema, (object_ for object_ in live if named[object_.target] == 1))
     )
 
 
@@ -85,17 +85,17 @@ def make_equal(admin: Connection[Any], schema: str, unequal: Iterable[Difference
     statements = []
     # Objects on which a role lacks the same rights share a statement: a tenant then needs 10 GRANTs and not 100.
     grants: dict[tuple[Kind, str, tuple[tuple[str, str | None], ...]], list[str]] = defaultdict(list)
-    for thing, excess, missing in unequal:
+    for target, excess, missing in unequal:
         for ace in excess:
             # CASCADE also revokes the grants of the role; the matrix gives no role a grant option.
             revoke = sql.SQL("REVOKE {} ON {} FROM {} CASCADE")
             right = _privileges([(ace.privilege, ace.column)])
-            statements.append(revoke.format(right, _objects(schema, thing.kind, [thing.name]), role_sql(ace.grantee)))
+            statements.append(revoke.format(right, _objects(schema, target.kind, [target.name]), role_sql(ace.grantee)))
         lacking: dict[str, list[tuple[str, str | None]]] = defaultdict(list)
         for ace in missing:
             lacking[ace.grantee].append((ace.privilege, ace.column))
         for grantee, privileges in lacking.items():
-            grants[thing.kind, grantee, tuple(sorted(privileges, key=str))].append(thing.name)
+            grants[target.kind, grantee, tuple(sorted(privileges, key=str))].append(target.name)
     for (kind, grantee, rights), names in grants.items():
         grant = sql.SQL("GRANT {} ON {} TO {}")
         statements.append(grant.format(_privileges(rights), _objects(schema, kind, names), role_sql(grantee)))

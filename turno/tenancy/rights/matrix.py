@@ -55,7 +55,7 @@ class Policy(NamedTuple):
 class Right(NamedTuple):
     """One privilege of one role on an object, or on a column of it."""
 
-    thing: CatalogObject
+    target: CatalogObject
     column: str | None
     role: Role
     privilege: str
@@ -125,39 +125,39 @@ class Matrix:
     @property
     def digest(self) -> str:
         """Changes whenever a right does, so that a schema knows the matrix it was last granted by."""
-        rights = sorted(map(str, self.rights(self._all_things())))
+        rights = sorted(map(str, self.rights(self._all_targets())))
         return hashlib.sha256("\n".join(rights).encode()).hexdigest()
 
-    def rights(self, things: Iterable[CatalogObject]) -> Iterator[Right]:
+    def rights(self, targets: Iterable[CatalogObject]) -> Iterator[Right]:
         """Yield every right that should exist on these things of the schema."""
-        for thing in things:
-            yield from _each(thing, None, self._on(thing))
+        for target in targets:
+            yield from _each(target, None, self._on(target))
             for (relation, column), rights in self.columns.items():
-                if relation == thing.name:
-                    yield from _each(thing, column, rights)
+                if relation == target.name:
+                    yield from _each(target, column, rights)
 
-    def _all_things(self) -> Iterator[CatalogObject]:
+    def _all_targets(self) -> Iterator[CatalogObject]:
         yield CatalogObject(Kind.SCHEMA, "")
         yield from (CatalogObject(Kind.FUNCTION, name) for name in self.functions)
         yield from (CatalogObject(Kind.TABLE, name) for name in self.relations)
         yield from (CatalogObject(kind, "") for kind in self.others)
 
-    def _on(self, thing: CatalogObject) -> Rights:
-        match thing.kind:
+    def _on(self, target: CatalogObject) -> Rights:
+        match target.kind:
             case Kind.SCHEMA:
                 return dict.fromkeys(self.usage, frozenset({"USAGE"}))
             case Kind.FUNCTION:
-                return dict.fromkeys(self.functions.get(thing.name, ()), frozenset({"EXECUTE"}))
+                return dict.fromkeys(self.functions.get(target.name, ()), frozenset({"EXECUTE"}))
             case Kind.IDENTITY:
                 return {}
             case _:
-                return self.relations.get(thing.name, self.others.get(_kind(thing), {}))
+                return self.relations.get(target.name, self.others.get(_kind(target), {}))
 
 
-def _kind(thing: CatalogObject) -> Kind:
-    return Kind.PRIVATE if thing.kind is Kind.TABLE and thing.name.startswith("private_") else thing.kind
+def _kind(target: CatalogObject) -> Kind:
+    return Kind.PRIVATE if target.kind is Kind.TABLE and target.name.startswith("private_") else target.kind
 
 
-def _each(thing: CatalogObject, column: str | None, rights: Rights) -> Iterator[Right]:
+def _each(target: CatalogObject, column: str | None, rights: Rights) -> Iterator[Right]:
     for role, privileges in rights.items():
-        yield from (Right(thing, column, role, privilege) for privilege in privileges)
+        yield from (Right(target, column, role, privilege) for privilege in privileges)

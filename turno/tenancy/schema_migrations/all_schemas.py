@@ -116,13 +116,13 @@ def fan_out(
     """
     own = local()
 
-    def one(task: Task) -> Result:
+    def run_task(task: Task) -> Result:
         if not hasattr(own, "admin") or own.admin.closed:
             own.admin = sessions.enter_context(closing(connect()))
         return work(own.admin, task)
 
     with ExitStack() as sessions, ThreadPoolExecutor(max(1, jobs), thread_name_prefix="migrate") as threads:
-        futures = [threads.submit(one, task) for task in tasks]
+        futures = [threads.submit(run_task, task) for task in tasks]
         try:
             for ended, future in enumerate(as_completed(futures), start=1):
                 result = future.result()

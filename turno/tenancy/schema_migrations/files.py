@@ -25,7 +25,7 @@ TRIGGER_FUNCTION = re.compile(r"^CREATE OR REPLACE FUNCTION (\w+)\(\) RETURNS tr
 DECLARED = "CREATE OR REPLACE FUNCTION {}() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';"
 NAMED = "a migration is named NNNN_name.sql, each number is used once, and a .down.sql has its .sql"
 NUMBERED = "steps are numbered from 0001 without a gap: restore the missing file, or renumber the later files"
-ONE_FUNCTION = "a file in functions creates (by CREATE OR REPLACE) the function of its name and none of another file"
+FUNCTION_RULE = "a file in functions creates (by CREATE OR REPLACE) the function of its name and none of another file"
 END_OF_STATEMENT = re.compile(r";[ \t]*$", re.MULTILINE)
 
 
@@ -144,7 +144,7 @@ def _read(root: Traversable, part: str) -> Files:
         for file, text in _texts(home / "functions"):
             names = FUNCTION.findall(text)
             if file.removesuffix(".sql") not in names or sources.keys() & {*names} or len({*names}) < len(names):
-                raise InvalidMigrations(f"{file}: {ONE_FUNCTION}")
+                raise InvalidMigrations(f"{file}: {FUNCTION_RULE}")
             sources |= dict.fromkeys(names, source)
             texts.append(text)
     return Files((LIBRARY, *(capability.name for capability in installed())), steps, sources, "\n".join(texts))

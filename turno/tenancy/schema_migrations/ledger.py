@@ -109,7 +109,7 @@ def read_ledgers(admin: Connection[Any], schemas: Sequence[str], files: Files) -
 # The functions below work on the schema of the search_path.
 
 
-def applied_here(admin: Connection[Any]) -> set[tuple[str, int]]:
+def applied_steps(admin: Connection[Any]) -> set[tuple[str, int]]:
     """Return source and number of each applied step; create the ledger if it is missing."""
     admin.execute(
         """

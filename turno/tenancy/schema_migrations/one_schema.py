@@ -165,7 +165,7 @@ def _run(
     changed = False
     with admin.transaction(), _as_owner(admin, schema):
         # Read under the lock: another process may have applied a step.
-        before = ledger.applied_here(admin)
+        before = ledger.applied_steps(admin)
         missing = [step for step in steps if (step.key in before) is back]
         if missing and files is not None and files.declarations:
             admin.execute(files.declarations.encode(), prepare=False)
@@ -186,7 +186,7 @@ def _run_by_statement(
     """Run a file that cannot run inside a transaction; after a crash the next run repeats it from the top."""
     with hold_schema_lock(admin, schema.name):
         with admin.transaction(), _as_owner(admin, schema):
-            if (step.key in ledger.applied_here(admin)) is not back:
+            if (step.key in ledger.applied_steps(admin)) is not back:
                 return ()
         _become_owner(admin, schema, local=False)
         try:
@@ -225,7 +225,7 @@ def _define(admin: Connection[Any], schema: Schema, files: Files) -> bool:
     admin.execute("\n".join(texts).encode(), prepare=False)
     kept: list[LiveObject] = []
     for object_ in live_objects(admin, [schema.name]):
-        kind, name = object_.thing
+        kind, name = object_.target
         if kind is Kind.FUNCTION and object_.source in files.sources and name not in files.function_sources:
             admin.execute(sql.SQL("DROP FUNCTION {}").format(sql.Identifier(name)))
         else:
@@ -250,7 +250,7 @@ def _comment(admin: Connection[Any], schema: Schema, files: Files, live: Iterabl
         )
     comments = []
     for entry in live:
-        kind, name = entry.thing
+        kind, name = entry.target
         source = (files.function_sources if kind is Kind.FUNCTION else relations).get(name)
         if source not in (None, entry.source):
             word = sql.SQL("VIEW") if kind is Kind.VIEW else KIND_SQL[kind]

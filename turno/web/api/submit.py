@@ -31,7 +31,7 @@ from turno.web.requests import (
     described,
     field_problems,
     idempotency_key,
-    one_at_a_time,
+    large_body_lock,
     read_json_object,
 )
 from turno.web.responses import FieldProblem, Kind, Problem, answer, invalid, over_quota
@@ -121,7 +121,7 @@ def read_submission(request: Request, call: Call, job_type: str) -> tuple[NewJob
     receives it at any later time.
     """
     handler, current = known_handler(job_type), services()
-    with one_at_a_time(request):
+    with large_body_lock(request):
         body = read_json_object(request)
         wanted, payload, problems = _checked(handler, body, current.submission_parts)
     if wanted is None:

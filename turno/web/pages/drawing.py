@@ -39,7 +39,7 @@ def draw(
         "signed_in": signed_in(),
         "say": spoken.say,
         "localizer": spoken,
-        "here": _here,
+        "here": _current_address,
         "at": at,
         "layout": services().layout or "turno/layout.html",
         "framed": services().layout is None,
@@ -99,7 +99,7 @@ def local(address: str) -> str:
     return at("/") if foreign or not address.isprintable() else address
 
 
-def _here(**changed: Any) -> str:
+def _current_address(**changed: Any) -> str:
     """Return the present address with changed parameters; None removes a parameter."""
     read = request.method == "GET"  # the address of a form is no page
     query = {**(request.args.to_dict() if read else {}), **changed}

@@ -14,7 +14,7 @@ from turno.web.api.job_body import CRASH, error_body, for_users
 from turno.web.services import at, over_https, services
 
 _NAME = "turno-language"
-_ONE_YEAR = 31_536_000
+_YEAR_SECONDS = 31_536_000
 
 
 def language_of(request: Request) -> str:
@@ -31,7 +31,7 @@ def remember_language(request: Request, response: Response) -> None:
         response.set_cookie(
             _NAME,
             language_of(request),
-            max_age=_ONE_YEAR,
+            max_age=_YEAR_SECONDS,
             path=at("/"),
             httponly=True,
             samesite="Lax",

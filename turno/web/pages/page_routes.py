@@ -15,11 +15,11 @@ from turno.store.operator.counts import filter_values
 from turno.web.admission import (
     Scope,
     admit_command,
-    place_of,
     require_change,
     require_everywhere,
     require_operator,
     scope_within,
+    tenant_thread,
 )
 from turno.web.auth import Principal, Visitor, require_same_origin, visitor_of
 from turno.web.pages.drawing import sign_in_page
@@ -91,7 +91,7 @@ class Pages(Blueprint):
         visit = begin_visit(visitor, _given().get("branch"))
         if changes:
             require_change(visit.scope.principal)
-        with place_of(visit.scope.tenant):
+        with tenant_thread(visit.scope.tenant):
             if changes:
                 admit_command(visit.scope)
             yield visit

@@ -70,7 +70,7 @@ class PollTimer:
         """Poll within these seconds."""
         self.due = min(self.due, monotonic() + seconds)
 
-    def found(self, batches: int, *, chance: float, due_in: float = math.inf) -> None:
+    def record_poll(self, batches: int, *, chance: float, due_in: float = math.inf) -> None:
         """Note how many batches a poll found; after any, the next follows at once, else when something will be due."""
         self.plenty = batches > 0
         self._interval = SHORTEST if batches else min(LONGEST, self._interval * 2)
@@ -123,7 +123,7 @@ class PoolSource(Source):
             log.warning("no claim: %s", in_short(error))
             batches = []
         # A hint announces each later job, or the next poll finds it.
-        timer.found(len(batches), chance=self._chance(), due_in=self._claimer.due_in)
+        timer.record_poll(len(batches), chance=self._chance(), due_in=self._claimer.due_in)
         return batches
 
     def _together(self, kind: str) -> int:
@@ -162,7 +162,7 @@ class PoolSource(Source):
 
     def drop_in_child(self) -> None:
         """Forget the listening connection: it is the supervisor's."""
-        self._hints.forget()
+        self._hints.abandon()
 
     def _poll_at_once(self) -> None:
         for timer in (self._usual, self._for_others):

@@ -16,7 +16,7 @@ from turno.testing.invariants import judge_of
 @pytest.fixture(scope="module")
 def shared_job(module_example: ExampleInstallation) -> Iterator[SharedJob]:
     """A job with sessions that stay open from one scenario to the next."""
-    module_example.forget()
+    module_example.reset()
     # A function's statements are no steps that could be played one by one; a closed gate stops one after its INSERT.
     module_example.rows(
         """

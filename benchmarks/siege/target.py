@@ -77,7 +77,7 @@ LONGEST_ANSWER = 10.0  # seconds that an attacker waits
 
 
 @dataclass(slots=True)
-class Place:
+class Target:
     """The attacked installation. `mallory` is the hostile tenant, `victim` its neighbour, `third` will be removed."""
 
     bench: BenchEnvironment
@@ -118,7 +118,7 @@ class Place:
         """Repeat requests from `n` clients for a time; each waits a moment after each answer."""
         end = time.monotonic() + seconds
 
-        def one(number: int) -> list[Answer]:
+        def client(number: int) -> list[Answer]:
             answers = [request(number)]
             while time.monotonic() + PAUSE < end:
                 time.sleep(PAUSE)
@@ -126,7 +126,7 @@ class Place:
             return answers
 
         with ThreadPoolExecutor(clients) as threads:
-            return [answer for answers in threads.map(one, range(clients)) for answer in answers]
+            return [answer for answers in threads.map(client, range(clients)) for answer in answers]
 
     def web_megabytes(self) -> float:
         """Return the memory of the process that answers."""
@@ -219,7 +219,7 @@ class Place:
             if self.pool is not None:
                 self.broken.append(f"the pool ended unexpectedly with status {self.pool.returncode}: {during}")
             self.pool = self.stack.enter_context(
-                resident(self.bench, handlers="benchmarks.siege.handlers:HERE", fewest=CHILDREN, most=CHILDREN, **HASTE)
+                resident(self.bench, handlers="benchmarks.siege.handlers:POOL", fewest=CHILDREN, most=CHILDREN, **HASTE)
             )
 
     def end_the_pool(self) -> None:
@@ -232,12 +232,12 @@ class Place:
     def other_host(self) -> subprocess.Popen[bytes]:
         """Start the worker on the host that is going to be lost."""
         return self.stack.enter_context(
-            resident(self.bench, handlers="benchmarks.siege.handlers:ELSEWHERE", fewest=1, most=2, **HASTE)
+            resident(self.bench, handlers="benchmarks.siege.handlers:OTHER_HOST", fewest=1, most=2, **HASTE)
         )
 
 
 @contextmanager
-def open_place(patience: float) -> Iterator[Place]:
+def open_target(patience: float) -> Iterator[Target]:
     """Install, add the tenants with their orders, and start web and pool; in the end all of it is gone."""
     with open_environment() as bench, ExitStack() as stack:
         mallory, victim, third = (bench.tenant(slug) for slug in ("mallory", "victim", "third"))
@@ -247,9 +247,9 @@ def open_place(patience: float) -> Iterator[Place]:
         web = stack.enter_context(serving_process(bench, TURNO, **WEB))
         insert_into_floor(bench)
         bare = stack.enter_context(serving(bench, BARE))
-        place = Place(bench, web, bare, mallory, victim, third, stack, bench.settings(**WEB), patience)
-        place.keep_the_pool("at the start")
-        yield place
+        target = Target(bench, web, bare, mallory, victim, third, stack, bench.settings(**WEB), patience)
+        target.keep_the_pool("at the start")
+        yield target
 
 
 def in_its_attempt(statements: str) -> str:
