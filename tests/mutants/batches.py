@@ -176,7 +176,7 @@ MUTANTS = (
         "a batch is larger than its tenant's cap",
         "section 6: caps hold",
         CLAIM,
-        "capacity := least(capacity, tenant_capacity(found_id));",
+        "capacity := least(capacity, tenant_capacity(candidate_id));",
         "NULL;",
         (f"{CLAIMS}::test_a_cap_holds_for_batches[tenant]",),
     ),

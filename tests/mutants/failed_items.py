@@ -56,8 +56,8 @@ MUTANTS = (
         "groups count closed items",
         FAILURES,
         "turno/migrations/control/functions/count_dead_letter.sql",
-        "opened * coalesce(one.items_failed, 0)",
-        "(TG_OP = 'INSERT')::integer * coalesce(one.items_failed, 0)",
+        "opened * coalesce(dead_letter.items_failed, 0)",
+        "(TG_OP = 'INSERT')::integer * coalesce(dead_letter.items_failed, 0)",
         (f"{TESTS}::test_counts_of_failures_follow_each_change",),
     ),
     Mutant(

@@ -22,7 +22,7 @@ UNCOUNTED = "token = gen_random_uuid(), attempt = greatest(1, t.attempt)\n"
 BY_ID = "        FROM tenants n\n        WHERE t.job_id = p_job"
 NEXT = "        FROM batch b"
 LOCKED = "LIMIT capacity FOR UPDATE OF t SKIP LOCKED"
-ACTIVE = "WHERE id = found_id AND state = 'active' AND paused_at IS NULL AND"
+ACTIVE = "WHERE id = candidate_id AND state = 'active' AND paused_at IS NULL AND"
 COST = "tests/integration/store/fair_claiming/test_cost.py"
 CAPS = "tests/integration/store/fair_claiming/test_caps.py"
 TURNS = "tests/integration/store/fair_claiming/test_turns.py"
@@ -250,7 +250,7 @@ MUTANTS = (
         PAUSED,
         "turno/migrations/control/functions/claim.sql",
         ACTIVE,
-        "WHERE id = found_id AND state = 'active' AND",
+        "WHERE id = candidate_id AND state = 'active' AND",
         (f"{CLAIMING}::test_paused_tenant_waits_alone",),
     ),
     Mutant(
@@ -258,7 +258,7 @@ MUTANTS = (
         "promise 5: a missing tenant is an error",
         "turno/migrations/control/functions/claim.sql",
         ACTIVE,
-        "WHERE id = found_id AND paused_at IS NULL AND",
+        "WHERE id = candidate_id AND paused_at IS NULL AND",
         (f"{CLAIMING}::test_a_tenant_that_is_not_active_is_left_alone",),
     ),
     Mutant(
@@ -321,7 +321,7 @@ MUTANTS = (
         "the skipped tickets of a claim between tenants are not remembered",
         WALKED,
         "turno/migrations/control/functions/claim.sql",
-        "IF entries > 100 AND found_id > since THEN",
+        "IF entries > 100 AND candidate_id > since THEN",
         "IF false THEN",
         (f"{COST}::test_tenants_with_nothing_waiting_are_hopped_over_as_well",),
     ),

@@ -19,7 +19,7 @@ OWN = "section 6: intent and settlement are transactions of their own; none is o
 BY_PEOPLE = "section 6: unknown parks the job for a person"
 HOLD = "    PERFORM claim_hold(p_job, p_token);\n"
 SETTLE_ALL_THE_SAME = """        verdict := 'settled';
-        woken := effect_close(p_key, effect.token, found_state, p_result, p_by);
+        woken := effect_close(p_key, effect.token, settled_state, p_result, p_by);
 """
 
 MUTANTS = (

@@ -51,7 +51,7 @@ DECLARE
     known lane[];
     gaps gap[];
     since integer;  -- first id of the present search for a tenant
-    found_id integer;
+    candidate_id integer;
     read bigint;
     turn integer;
     kind integer;
@@ -93,25 +93,25 @@ BEGIN
                 WHERE r.state = 'ready' AND r.backend = p_backend AND r.queue = q.queue AND r.tenant_id >= next_tenant
                   AND r.tenant_id < k.first_known AND (r.type || '/' || r.version) = ANY (names)
                 ORDER BY r.tenant_id LIMIT 1) AS s), k.first_known)
-        INTO found_id
+        INTO candidate_id
         FROM (SELECT coalesce(min(k.tenant_id), last) AS first_known FROM unnest(known) AS k WHERE k.tenant_id >= next_tenant) AS k;
         entries := entries + pg_stat_get_xact_tuples_returned(index) - read;
-        turn := CASE WHEN found_id = next_tenant THEN next_used ELSE 0 END + 1;
-        next_tenant := found_id + (found_id < last)::integer;
+        turn := CASE WHEN candidate_id = next_tenant THEN next_used ELSE 0 END + 1;
+        next_tenant := candidate_id + (candidate_id < last)::integer;
         next_used := 0;
         SELECT * INTO tenant FROM tenants
-        WHERE id = found_id AND state = 'active' AND paused_at IS NULL AND slug <> ALL (p_without);
-        IF NOT FOUND AND found_id < last THEN
+        WHERE id = candidate_id AND state = 'active' AND paused_at IS NULL AND slug <> ALL (p_without);
+        IF NOT FOUND AND candidate_id < last THEN
             entries := entries + 10;  -- the cost of this step, in index entries
             CONTINUE;
         END IF;
-        IF entries > 100 AND found_id > since THEN
-            gaps := (since, found_id)::gap || gaps;
+        IF entries > 100 AND candidate_id > since THEN
+            gaps := (since, candidate_id)::gap || gaps;
             RETURN QUERY SELECT NULL::integer, NULL::tickets, NULL::tenants, NULL::integer, NULL::integer, closed, NULL::lane[],
-                                (since, found_id)::gap, entries;
+                                (since, candidate_id)::gap, entries;
         END IF;
         entries := 0;
-        IF found_id = last THEN  -- continue with the first tenant
+        IF candidate_id = last THEN  -- continue with the first tenant
             EXIT WHEN idle;
             idle := true;
             next_tenant := 0;
@@ -122,12 +122,12 @@ BEGIN
         -- that a transaction that commits a ticket within 2 s of its time is not overlooked.
         read := pg_stat_get_xact_tuples_returned(index);
         lanes := ARRAY(
-            SELECT (found_id, q.queue, p.priority, coalesce(t.run_at, began - interval '2 s'), t.name, t.alone)::lane
+            SELECT (candidate_id, q.queue, p.priority, coalesce(t.run_at, began - interval '2 s'), t.name, t.alone)::lane
             FROM unnest(p_queues) AS q (queue) CROSS JOIN unnest('{0,1,2}'::smallint[]) AS p (priority) LEFT JOIN LATERAL (
                 SELECT r.run_at::timestamptz, r.type || '/' || r.version AS name, r.crashes > 0 AS alone FROM tickets r
-                WHERE r.state = 'ready' AND r.backend = p_backend AND r.queue = q.queue AND r.tenant_id = found_id
+                WHERE r.state = 'ready' AND r.backend = p_backend AND r.queue = q.queue AND r.tenant_id = candidate_id
                   AND r.priority = p.priority AND (r.type || '/' || r.version) = ANY (names)
-                  AND r.run_at >= coalesce((SELECT k.head FROM unnest(known) AS k WHERE k.tenant_id = found_id
+                  AND r.run_at >= coalesce((SELECT k.head FROM unnest(known) AS k WHERE k.tenant_id = candidate_id
                                             AND k.queue = q.queue AND k.priority = p.priority LIMIT 1), '-infinity')
                 ORDER BY r.run_at, r.job_id LIMIT 1) AS t ON true
             ORDER BY t.name IS NULL, CASE WHEN NOT p_oldest THEN p.priority END, t.run_at);
@@ -142,14 +142,14 @@ BEGIN
         CONTINUE WHEN kind IS NULL;
         capacity := CASE WHEN lanes[1].alone THEN 1 ELSE sizes[kind] END;
         IF tenant.cap IS NOT NULL THEN
-            capacity := least(capacity, tenant_capacity(found_id));
+            capacity := least(capacity, tenant_capacity(candidate_id));
         END IF;
         IF capped[kind] IS NOT NULL THEN
             capacity := least(capacity, type_capacity(capped[kind]));
         END IF;
         CONTINUE WHEN capacity <= 0;
         IF turn < tenant.weight THEN
-            next_tenant := found_id;
+            next_tenant := candidate_id;
             next_used := turn;
         END IF;
         RETURN QUERY
@@ -170,7 +170,7 @@ BEGIN
             slot := slot + 1;
             idle := false;
         ELSE  -- other workers hold the locks of all tickets
-            next_tenant := found_id + 1;
+            next_tenant := candidate_id + 1;
             next_used := 0;
         END IF;
     END LOOP;

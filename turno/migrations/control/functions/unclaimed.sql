@@ -24,8 +24,8 @@ BEGIN
                   AND t.version = known.version AND t.tenant_id > w.tenant_id
                 ORDER BY t.tenant_id LIMIT 1) AS next
         )
-        SELECT tenant_id FROM tenant) AS found
-    JOIN tenants n ON n.id = found.tenant_id AND n.state = 'active' AND n.paused_at IS NULL AND n.slug <> ALL (p_without)
+        SELECT tenant_id FROM tenant) AS waiting_tenants
+    JOIN tenants n ON n.id = waiting_tenants.tenant_id AND n.state = 'active' AND n.paused_at IS NULL AND n.slug <> ALL (p_without)
          AND (n.cap IS NULL
               OR n.cap > (SELECT count(*) FROM tickets r WHERE r.state = 'running' AND r.tenant_id = n.id))
     CROSS JOIN generate_series(0, 2) AS band
@@ -81,7 +81,7 @@ BEGIN ATOMIC
     CROSS JOIN LATERAL (
         SELECT count(*) AS waiting FROM (
             SELECT FROM tickets t WHERE t.state = 'ready' AND t.backend = l.backend AND t.queue = l.queue
-               AND t.type = l.type AND t.version = l.version LIMIT 1000) AS one
+               AND t.type = l.type AND t.version = l.version LIMIT 1000) AS tickets_of_lane
     ) AS counted
     WHERE missing.lacks IS NOT NULL AND heads.oldest <= clock_timestamp() - p_waiting_for;
 END;

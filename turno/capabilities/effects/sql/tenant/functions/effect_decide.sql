@@ -7,7 +7,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqsca
 DECLARE
     job background_jobs;
     effect external_effects;
-    found_state text := CASE WHEN p_result IS NULL THEN 'absent' ELSE 'done' END;
+    settled_state text := CASE WHEN p_result IS NULL THEN 'absent' ELSE 'done' END;
 BEGIN
     PERFORM parked_hold(p_key);
     SELECT * INTO job FROM background_jobs WHERE id = p_job AND (p_user IS NULL OR user_id = p_user);
@@ -20,15 +20,15 @@ BEGIN
         verdict := 'busy';
     ELSE
         verdict := 'settled';
-        woken := effect_close(p_key, effect.token, found_state, p_result, p_by);
+        woken := effect_close(p_key, effect.token, settled_state, p_result, p_by);
         IF p_job <> ALL (woken) THEN  -- its history has the decision, too
             INSERT INTO background_job_event_rows (job_id, old_status, new_status, attempt, reason)
-            VALUES (p_job, job.status, job.status, job.attempt, format('%s was settled as %s by %s', p_key, found_state, p_by));
+            VALUES (p_job, job.status, job.status, job.attempt, format('%s was settled as %s by %s', p_key, settled_state, p_by));
         END IF;
         IF p_user IS NULL THEN  -- the decision of an operator, not of the job's user
             INSERT INTO turno.operator_acts (actor, action, jobs, detail)
             VALUES (left(p_by, 255), 'settle', cardinality(woken),
-                    jsonb_build_object('job', p_job, 'effect', p_key, 'as', found_state));
+                    jsonb_build_object('job', p_job, 'effect', p_key, 'as', settled_state));
         END IF;
     END IF;
     RETURN NEXT;

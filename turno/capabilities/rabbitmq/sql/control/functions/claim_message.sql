@@ -22,7 +22,7 @@ BEGIN
         END IF;
     END IF;
     RETURN (
-        SELECT found.job_id
+        SELECT candidate.job_id
         FROM (
             SELECT first.* FROM unnest(types, versions) AS k (type, version)
             CROSS JOIN generate_series(0, last_band) AS band
@@ -37,9 +37,9 @@ BEGIN
             JOIN unnest(types, versions) AS k (type, version) USING (type, version)
             WHERE t.state = 'ready' AND t.backend = 'rabbitmq' AND t.published_at IS NOT NULL
               AND t.tenant_id = p_named.tenant_id AND t.priority <= last_band
-        ) AS found
-        WHERE found.run_at < older_than
-        ORDER BY CASE WHEN p_oldest THEN 0 ELSE found.priority END, found.run_at LIMIT 1);
+        ) AS candidate
+        WHERE candidate.run_at < older_than
+        ORDER BY CASE WHEN p_oldest THEN 0 ELSE candidate.priority END, candidate.run_at LIMIT 1);
 END $$;
 
 -- Claim the ticket of a message, or the ticket of the same tenant that precedes it: the broker decides the order of tenants,

@@ -15,7 +15,7 @@ BEGIN
                   j.paused_at IS NOT NULL
                   OR j.cap <= (SELECT count(*) FROM tickets c WHERE c.state = 'running' AND c.type = k.type)))
     ), lane AS MATERIALIZED (
-        SELECT k.type, k.version, found.tenant_id FROM known k CROSS JOIN LATERAL (
+        SELECT k.type, k.version, waiting_tenants.tenant_id FROM known k CROSS JOIN LATERAL (
             WITH RECURSIVE waiting AS (
                 (SELECT t.tenant_id FROM tickets t
                  WHERE t.state = 'ready' AND t.backend = 'rabbitmq' AND t.published_at IS NULL
@@ -28,28 +28,28 @@ BEGIN
                       AND t.type = k.type AND t.version = k.version AND t.tenant_id > w.tenant_id
                     ORDER BY t.tenant_id LIMIT 1) AS n
             )
-            SELECT tenant_id FROM waiting) AS found
-    ), room AS MATERIALIZED (
+            SELECT tenant_id FROM waiting) AS waiting_tenants
+    ), capacity AS MATERIALIZED (
         SELECT n.id, n.schema,
                -- Under a cap at most the tickets that may run: an unclaimable message would return much later.
                least(p_window, n.cap - (SELECT count(*) FROM tickets r
                                         WHERE r.state = 'running' AND n.cap IS NOT NULL AND r.tenant_id = n.id))
                - (SELECT count(*) FROM tickets p JOIN known k USING (type, version)
                   WHERE p.state = 'ready' AND p.backend = 'rabbitmq' AND p.published_at IS NOT NULL
-                    AND p.tenant_id = n.id) AS places
+                    AND p.tenant_id = n.id) AS free_slots
         FROM tenants n
         WHERE n.id IN (SELECT tenant_id FROM lane) AND n.state = 'active' AND n.paused_at IS NULL
     ), next AS (
-        SELECT t.job_id, r.schema, t.attempt, r.id, r.places,
+        SELECT t.job_id, r.schema, t.attempt, r.id, r.free_slots,
                row_number() OVER (PARTITION BY r.id ORDER BY t.priority, t.run_at, t.job_id) AS turn
-        FROM room r JOIN lane l ON l.tenant_id = r.id CROSS JOIN LATERAL (
+        FROM capacity r JOIN lane l ON l.tenant_id = r.id CROSS JOIN LATERAL (
             SELECT t.job_id, t.attempt, t.priority, t.run_at FROM tickets t
             WHERE t.state = 'ready' AND t.backend = 'rabbitmq' AND t.published_at IS NULL
               AND t.type = l.type AND t.version = l.version AND t.tenant_id = r.id
-            ORDER BY t.priority, t.run_at, t.job_id LIMIT greatest(0, r.places)) AS t
-        WHERE r.places > 0
+            ORDER BY t.priority, t.run_at, t.job_id LIMIT greatest(0, r.free_slots)) AS t
+        WHERE r.free_slots > 0
     )
-    SELECT n.job_id, n.schema, n.attempt FROM next n WHERE n.turn <= n.places ORDER BY n.turn, n.id LIMIT p_limit;
+    SELECT n.job_id, n.schema, n.attempt FROM next n WHERE n.turn <= n.free_slots ORDER BY n.turn, n.id LIMIT p_limit;
 END $$;
 
 -- Record the messages that the broker has confirmed, except for tickets claimed meanwhile. The condition does not name the

@@ -7,7 +7,7 @@ DECLARE
     target CONSTANT text := (tenant_for_caller(tenant)).schema;
     until timestamptz;
     pause double precision := 0.02;
-    found application_job;
+    job application_job;
 BEGIN
     IF (seconds BETWEEN 0 AND 60) IS NOT TRUE THEN
         PERFORM not_enqueued('TU012', format('a wait of %s seconds is not possible', seconds), 'give 0 to 60 seconds');
@@ -19,12 +19,12 @@ BEGIN
     END IF;
     until := clock_timestamp() + make_interval(secs => seconds);
     LOOP
-        EXECUTE format('SELECT * FROM %I.application_job($1)', target) INTO found USING job_id;
-        EXIT WHEN found.job_id IS NULL OR found.finished_at IS NOT NULL OR clock_timestamp() >= until;
+        EXECUTE format('SELECT * FROM %I.application_job($1)', target) INTO job USING job_id;
+        EXIT WHEN job.job_id IS NULL OR job.finished_at IS NOT NULL OR clock_timestamp() >= until;
         PERFORM pg_sleep(least(pause, extract(epoch FROM until - clock_timestamp())));
         pause := least(2 * pause, 0.5);
     END LOOP;
-    IF found.job_id IS NOT NULL THEN
-        RETURN NEXT found;
+    IF job.job_id IS NOT NULL THEN
+        RETURN NEXT job;
     END IF;
 END $$;
