@@ -38,17 +38,17 @@ class Hook:
 
 @contextmanager
 def hook() -> Iterator[Hook]:
-    place = Hook()
-    place.silent.set()
+    receiver = Hook()
+    receiver.silent.set()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            place.tries += 1
-            place.silent.wait(30)
-            if place.status < 300:
-                place.taken.append(body)
-            self.send_response(place.status)
+            receiver.tries += 1
+            receiver.silent.wait(30)
+            if receiver.status < 300:
+                receiver.taken.append(body)
+            self.send_response(receiver.status)
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:
@@ -56,13 +56,13 @@ def hook() -> Iterator[Hook]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    place.url = f"http://127.0.0.1:{server.server_port}/alerts?key=secret"
+    receiver.url = f"http://127.0.0.1:{server.server_port}/alerts?key=secret"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
-        yield place
+        yield receiver
     finally:
-        place.silent.set()
+        receiver.silent.set()
         server.shutdown()
         server.server_close()
         thread.join()
@@ -99,7 +99,7 @@ def mail_server(
     scheme: str = "smtp", certificate: Path | None = None, password: str | None = None
 ) -> Iterator[MailServer]:
     """With a certificate it speaks TLS, from the start or after STARTTLS; with a password `eva` has to log in."""
-    place = MailServer()
+    receiver = MailServer()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     login = "" if password is None else f"eva:{quote(password, safe='')}@"
@@ -112,16 +112,16 @@ def mail_server(
 
         def check(_server: SMTP, _session: Session, _envelope: Envelope, _mechanism: str, given: Any) -> AuthResult:
             right = (given.login, given.password) == (b"eva", password.encode())
-            place.logins.append((given.login.decode(), right))
+            receiver.logins.append((given.login.decode(), right))
             return AuthResult(success=right, handled=right)
 
         options |= {"authenticator": check, "auth_required": True, "auth_require_tls": scheme == "smtp+starttls"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that a login without STARTTLS is careless
-        controller = Controller(place, hostname="127.0.0.1", port=port, **options)
+        controller = Controller(receiver, hostname="127.0.0.1", port=port, **options)
         controller.start()
         try:
-            place.url = f"{scheme}://{login}127.0.0.1:{port}"
-            yield place
+            receiver.url = f"{scheme}://{login}127.0.0.1:{port}"
+            yield receiver
         finally:
             controller.stop()

@@ -45,7 +45,7 @@ class Authority:
             self.grants[request_id] += 1
             return {"code": f"CAE-{request_id}-{self.grants[request_id]}"}
 
-    def found(self, request_id: str) -> dict[str, Any] | None:
+    def grant_of(self, request_id: str) -> dict[str, Any] | None:
         with self._lock:
             return {"code": f"CAE-{request_id}-1"} if self.grants[request_id] else None
 
@@ -64,7 +64,7 @@ class _Requests(BaseHTTPRequestHandler):
     authority: Authority
 
     def do_GET(self) -> None:
-        result = self.authority.found(self.path.rpartition("/")[2])
+        result = self.authority.grant_of(self.path.rpartition("/")[2])
         self._say(200, result) if result else self._say(404, {})
 
     def do_POST(self) -> None:
@@ -122,7 +122,7 @@ class _Requests(BaseHTTPRequestHandler):
 class _Server(ThreadingHTTPServer):
     request_queue_size = 64
 
-    def handle_error(self, *_whom: Any) -> None:
+    def handle_error(self, *_arguments: Any) -> None:
         """Ignore a client that disconnects in the middle."""
 
 

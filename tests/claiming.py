@@ -31,4 +31,4 @@ def claim(
 ) -> list[Claim]:
     """Claim one job for each of this number of children, as a new worker does."""
     batches = claimer(queues=queues, types=types, backend=backend).claim(engine, worker, slots=slots, without=without)
-    return [item for batch in batches for item in batch]
+    return [claim for batch in batches for claim in batch]

@@ -103,10 +103,10 @@ class FiscalBranch:
         self.example.rows("UPDATE background_jobs SET run_at = now() WHERE id = %s AND run_at < 'infinity'", job_id)
         self.example.rows("UPDATE turno.tickets SET run_at = now() WHERE job_id = %s AND state = 'scheduled'", job_id)
         self.example.engine.promote(1000)
-        here = InProcessWorker(self.example, self.registry(**how))
-        claim = here.claim(job_id)
+        worker = InProcessWorker(self.example, self.registry(**how))
+        claim = worker.claim(job_id)
         assert claim is not None, self.example.ticket(job_id)
-        here.execute(claim)
+        worker.execute(claim)
         return self.example.job(job_id)
 
     def enqueue(self, *invoice_ids: int, **options: Any) -> UUID:
@@ -125,7 +125,7 @@ class FiscalBranch:
 
     def granted(self) -> list[Granted]:
         """The authority's grants, by number."""
-        return sorted(self.stub.books.granted, key=lambda item: (item.series.kind, item.number))
+        return sorted(self.stub.books.granted, key=lambda voucher: (voucher.series.kind, voucher.number))
 
     def codes(self) -> dict[int, str | None]:
         """The branch's stored codes, by the invoice's number."""

@@ -14,7 +14,7 @@ CRASHES = 3  # the last of these fails the job
 
 
 @dataclass(slots=True, eq=False)
-class Held:
+class ClaimRecord:
     """A claim and its outcome. It is lost for good once its token is no longer the ticket's."""
 
     claim: Claim
@@ -24,7 +24,7 @@ class Held:
 
     @property
     def live(self) -> bool:
-        return self.job.held is self
+        return self.job.live_claim is self
 
     def _repr_pretty_(self, printer: RepresentationPrinter, _cycle: bool) -> None:  # noqa: FBT001 - the signature of hypothesis
         printer.text(f"attempt {self.claim.attempt} of job {self.job.number}")
@@ -52,7 +52,7 @@ class Job:
     to_stop: bool = False  # of the ticket
     checkpoint: int | None = None
     items: dict[str, str] = field(default_factory=dict)
-    held: Held | None = None
+    live_claim: ClaimRecord | None = None
     parent: UUID | None = None
     successor: Job | None = None
     old: bool = False
@@ -83,24 +83,28 @@ class Job:
         return (
             *(self.status, self.attempt, self.errors, self.crashes, self.cancel_requested, self.checkpoint),
             *(self.parent, self.successor.id if self.successor else None, self.items),
-            *(self.ticket, self.ticket_attempt if self.ticket else None, self.held.claim.token if self.held else None),
+            *(
+                self.ticket,
+                self.ticket_attempt if self.ticket else None,
+                self.live_claim.claim.token if self.live_claim else None,
+            ),
             self.to_stop,
         )
 
-    def claim(self, claim: Claim, worker: int) -> Held:
+    def claim(self, claim: Claim, worker: int) -> ClaimRecord:
         self.ticket = "running"
         self.ticket_attempt += 1
-        self.held = Held(claim, worker, self)
-        return self.held
+        self.live_claim = ClaimRecord(claim, worker, self)
+        return self.live_claim
 
     def start(self) -> None:
-        assert self.held
-        self.held.started = True
+        assert self.live_claim
+        self.live_claim.started = True
         self.status, self.attempt = "running", self.ticket_attempt
 
     def wait(self, *, due: bool = True, parked: bool = False) -> str:
         """Return to waiting; an earlier holder has lost the job."""
-        self.status, self.held, self.to_stop = "pending", None, False
+        self.status, self.live_claim, self.to_stop = "pending", None, False
         self.due, self.parked = due, parked
         self.ticket = self.waiting_ticket()
         return self.status
@@ -111,7 +115,7 @@ class Job:
     def end(self, status: str) -> str:
         if status == "completed":
             self.attempt = self.ticket_attempt
-        self.status, self.held, self.ticket, self.to_stop = status, None, None, False
+        self.status, self.live_claim, self.ticket, self.to_stop = status, None, None, False
         return status
 
     def fail(self, *, again: bool, due: bool, reset_errors: bool) -> str:
@@ -154,7 +158,7 @@ class Job:
         return self.end("cancelled")
 
     def lose_ticket(self) -> None:
-        self.ticket = self.held = None
+        self.ticket = self.live_claim = None
         self.to_stop = False
 
     def repair(self) -> None:

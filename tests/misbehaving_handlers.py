@@ -38,8 +38,8 @@ from tests.misdeeds.sessions import (
     keep_the_session,
     leave_settings,
     mess,
+    session_state,
     use_a_kept_session,
-    who,
 )
 from tests.misdeeds.steps import (
     checkpoint_until_signal,
@@ -90,9 +90,9 @@ if TYPE_CHECKING:
 class TwoArguments(Exception):
     """Pickles, but cannot be unpickled."""
 
-    def __init__(self, one: str, two: str) -> None:
-        super().__init__(one)
-        self.two = two
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(first)
+        self.two = second
 
 
 def write_and_return(result: Any) -> Callable[[JobContext, FaultyPayload], Any]:
@@ -184,7 +184,7 @@ DEEDS |= {
     "skip_the_context": skip_the_context,
     "leave_the_batch_early": leave_the_batch_early,
     "deadlock_once": deadlock_once,
-    "who": who,
+    "session_state": session_state,
     "hold_a_lock": hold_a_lock,
     "deadlock": deadlock,
     "hold_savepoints": hold_savepoints,

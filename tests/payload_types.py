@@ -104,9 +104,9 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
 def types_in(value: Any) -> Any:
     """Return the type of each value within a value."""
     if isinstance(value, Mapping):
-        return {key: types_in(item) for key, item in value.items()}
+        return {key: types_in(member) for key, member in value.items()}
     if isinstance(value, list | tuple):
-        return (type(value), [types_in(item) for item in value])
+        return (type(value), [types_in(member) for member in value])
     return type(value)
 
 

@@ -28,8 +28,8 @@ def interleavings(lengths: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
         yield ()
     for name, left in lengths.items():
         if left:
-            for rest in interleavings({**lengths, name: left - 1}):
-                yield (name, *rest)
+            for further in interleavings({**lengths, name: left - 1}):
+                yield (name, *further)
 
 
 class Stage:
@@ -49,12 +49,12 @@ class Stage:
             for name in order:
                 played[name].append(threads[name].submit(_answer, left[name].popleft(), sessions[name]))
                 assert wait_until(lambda: self._settled(sessions, played), within=PATIENCE, every=0.001), order
-            finished = [item for mine in played.values() for item in mine]
-            assert wait_until(lambda: all(item.done() for item in finished), within=PATIENCE, every=0.001), order
+            finished = [future for mine in played.values() for future in mine]
+            assert wait_until(lambda: all(future.done() for future in finished), within=PATIENCE, every=0.001), order
         finally:
             for thread in threads.values():
                 thread.shutdown(wait=False)
-        return {name: [item.result() for item in mine] for name, mine in played.items()}
+        return {name: [future.result() for future in mine] for name, mine in played.items()}
 
     def _settled(self, sessions: Mapping[str, Session], played: Mapping[str, Sequence[Future[str]]]) -> bool:
         busy = [sessions[name].info.backend_pid for name, mine in played.items() if mine and not mine[-1].done()]

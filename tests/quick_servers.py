@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - its folder below is checked to be this user's
-ROOM = 2 << 30  # bytes that are free there: each test process has a server, or two
+FREE_BYTES = 2 << 30  # bytes that are free there: each test process has a server, or two
 # Keeps a server's log of changes small.
 SMALL_LOG = {"max_wal_size": "128MB", "min_wal_size": "32MB"}
 
@@ -59,11 +59,11 @@ def quick_folder(name: str, *, memory: Path = MEMORY) -> Iterator[Path]:
 
     Making a database makes hundreds of files, which costs a tenth in memory of the time on a disk.
     """
-    place = _own_folder(memory if _room(memory) else Path(tempfile.gettempdir())) / "servers"
-    place.mkdir(exist_ok=True)
-    with FolderLock(place):
-        _remove_leftovers(place)
-        folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=place))
+    servers = _own_folder(memory if _has_space(memory) else Path(tempfile.gettempdir())) / "servers"
+    servers.mkdir(exist_ok=True)
+    with FolderLock(servers):
+        _remove_leftovers(servers)
+        folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=servers))
         lock = FolderLock(folder)
         lock.acquire()
     try:
@@ -72,11 +72,11 @@ def quick_folder(name: str, *, memory: Path = MEMORY) -> Iterator[Path]:
         _remove(lock)
 
 
-def _room(memory: Path) -> bool:
+def _has_space(memory: Path) -> bool:
     if not os.access(memory, os.W_OK):
         return False
     there = os.statvfs(memory)
-    return there.f_bavail * there.f_frsize >= ROOM
+    return there.f_bavail * there.f_frsize >= FREE_BYTES
 
 
 def _own_folder(parent: Path) -> Path:
@@ -87,8 +87,8 @@ def _own_folder(parent: Path) -> Path:
     return folder
 
 
-def _remove_leftovers(place: Path) -> None:
-    for folder in place.iterdir():
+def _remove_leftovers(parent: Path) -> None:
+    for folder in parent.iterdir():
         lock = FolderLock(folder)
         if folder.is_dir():
             try:

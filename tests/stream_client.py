@@ -26,16 +26,18 @@ class StreamClient:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         lines = "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         self.socket.sendall(f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n{lines}\r\n".encode())
-        self._rest = b""
+        self._unread = b""
         self._undecoded: bytes | None = None
         self.comments = 0
         self.retry: int | None = None
         head = self._until(b"\r\n\r\n")
-        first, *rest = head.decode("latin-1").split("\r\n")
+        first, *header_lines = head.decode("latin-1").split("\r\n")
         self.status = int(first.split()[1])
-        self.headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)}
+        self.headers = {
+            name.lower(): value.strip() for name, _, value in (line.partition(":") for line in header_lines)
+        }
         if self.headers.get("transfer-encoding") == "chunked":
-            self._undecoded, self._rest = self._rest, b""
+            self._undecoded, self._unread = self._unread, b""
 
     def __enter__(self) -> Self:
         return self
@@ -48,8 +50,8 @@ class StreamClient:
     def body(self) -> bytes:
         """Everything up to the end of the connection, for answers that are no streams."""
         while part := self._receive():
-            self._rest += part
-        return self._rest
+            self._unread += part
+        return self._unread
 
     def event(self, *, within: float = 60.0) -> tuple[str, Any] | None:
         """The next event's type and data; None at the end of the stream. Raises TimeoutError."""
@@ -83,7 +85,7 @@ class StreamClient:
         assert event is not None, "the stream ended before its first state was complete"
         return result
 
-    def rest(self) -> list[tuple[str, Any]]:
+    def remaining_events(self) -> list[tuple[str, Any]]:
         """All events to the end."""
         result = []
         while event := self.event():
@@ -91,12 +93,12 @@ class StreamClient:
         return result
 
     def _until(self, mark: bytes) -> bytes:
-        while mark not in self._rest:
+        while mark not in self._unread:
             part = self._receive()
             if not part:
                 raise EOFError
-            self._rest += part
-        result, _, self._rest = self._rest.partition(mark)
+            self._unread += part
+        result, _, self._unread = self._unread.partition(mark)
         return result
 
     def _receive(self) -> bytes:
@@ -104,10 +106,10 @@ class StreamClient:
         if self._undecoded is None:
             return self.socket.recv(65536)
         while True:
-            size, result, rest = self._undecoded.partition(b"\r\n")
-            if result and len(rest) >= (length := int(size, 16)) + 2:
-                self._undecoded = rest[length + 2 :]
-                return rest[:length]
+            size, result, remainder = self._undecoded.partition(b"\r\n")
+            if result and len(remainder) >= (length := int(size, 16)) + 2:
+                self._undecoded = remainder[length + 2 :]
+                return remainder[:length]
             part = self.socket.recv(65536)
             if not part:
                 return b""

@@ -125,12 +125,12 @@ PUBLIC_NAMES = (
     "turno.client",
     "turno.orm",
 )
-PUBLIC_ROOMS = ("turno.commands", "turno.testing")
+PUBLIC_PACKAGES = ("turno.commands", "turno.testing")
 
 
 def public(target: str) -> bool:
     module, _, name = target.rpartition(".")
-    if any(f"{target}.".startswith(f"{room}.") for room in PUBLIC_ROOMS):
+    if any(f"{target}.".startswith(f"{package}.") for package in PUBLIC_PACKAGES):
         return True
     return module in PUBLIC_NAMES and name in import_module(module).__all__
 
@@ -143,7 +143,7 @@ def test_the_application_uses_the_library_s_public_names_alone(package: str) -> 
         for target in [*imports(path), *only_typed(path)]
         if target.partition(".")[0] == "turno"
     }
-    assert {item for item in used if not public(item[1])} == set()
+    assert {use for use in used if not public(use[1])} == set()
     assert used or package == "tenants"
 
 

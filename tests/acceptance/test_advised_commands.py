@@ -198,9 +198,9 @@ def output(example: ExampleInstallation, command: str) -> str:
         done = subprocess.Popen(
             [program, *arguments], env=example.environment | postgres, stdout=subprocess.PIPE, text=True
         )
-    said, _ = done.communicate(timeout=60)
-    assert done.returncode == 0, said
-    return said
+    output, _ = done.communicate(timeout=60)
+    assert done.returncode == 0, output
+    return output
 
 
 @pytest.mark.parametrize("kind", SITUATIONS)

@@ -35,17 +35,17 @@ def test_a_failure_of_one_tenant_arrives_within_a_minute(example: ExampleInstall
         )
         assert wait_until(lambda: bool(webhook.taken and len(mail.mails) > 1 and hooked.taken), within=60)
         example.stop_workers()
-        assert [(item["type"], item["data"]["job_id"]) for item in hooked.taken] == [
+        assert [(event["type"], event["data"]["job_id"]) for event in hooked.taken] == [
             ("job.completed", str(requested["job_id"]))
         ]
         reply = [event for body in webhook.taken for event in body["events"]]
         assert [(event["event"], event["kind"], event["tenant"]) for event in reply] == [
             ("raised", "failures", example.other.slug)
         ]
-        item, end = sorted(mail.mails, key=lambda mail: mail["To"] == "eva@shop.example")
+        alert, end = sorted(mail.mails, key=lambda mail: mail["To"] == "eva@shop.example")
         assert end["Subject"] == "faulty: listo"
-        assert f"faulty fails in {example.other.slug}" in item["Subject"]
-        assert example.one.slug not in item.get_content()
+        assert f"faulty fails in {example.other.slug}" in alert["Subject"]
+        assert example.one.slug not in alert.get_content()
 
 
 def test_alert_commands_list_alerts_and_test_receivers(

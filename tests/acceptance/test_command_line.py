@@ -251,19 +251,19 @@ def test_an_outside_effect_in_doubt_is_settled(installed: Installation, web: Dem
     [(schema,)] = installed.query("SELECT schema FROM turno.tenants WHERE slug = 'suc0001'")
     for statement in (INTEND, PARK):
         installed.query(statement.replace("{}", schema), job_id)
-    item = ("--tenant", "suc0001")
-    assert "needs review" in installed.succeed("job", "list", *item, "--needs-review")
-    assert "cae:7" in installed.succeed("effect", "list", *item, job_id)
-    assert installed.run("effect", "settle", *item, job_id, "cae:7").returncode == 2
-    assert installed.run("effect", "settle", *item, "--done", "{", job_id, "cae:7").returncode == 2
-    assert "no outside effect" in installed.refuse("effect", "settle", *item, "--absent", job_id, "cae:8")
-    said = installed.succeed("effect", "settle", *item, "--done", '{"cae": 7}', "--by", "eva", job_id, "cae:7")
-    assert "settled as done" in said
-    assert "settled before" in installed.refuse("effect", "settle", *item, "--absent", job_id, "cae:7")
-    (effect,) = json.loads(installed.succeed("effect", "list", *item, "--json", job_id))
+    tenant = ("--tenant", "suc0001")
+    assert "needs review" in installed.succeed("job", "list", *tenant, "--needs-review")
+    assert "cae:7" in installed.succeed("effect", "list", *tenant, job_id)
+    assert installed.run("effect", "settle", *tenant, job_id, "cae:7").returncode == 2
+    assert installed.run("effect", "settle", *tenant, "--done", "{", job_id, "cae:7").returncode == 2
+    assert "no outside effect" in installed.refuse("effect", "settle", *tenant, "--absent", job_id, "cae:8")
+    output = installed.succeed("effect", "settle", *tenant, "--done", '{"cae": 7}', "--by", "eva", job_id, "cae:7")
+    assert "settled as done" in output
+    assert "settled before" in installed.refuse("effect", "settle", *tenant, "--absent", job_id, "cae:7")
+    (effect,) = json.loads(installed.succeed("effect", "list", *tenant, "--json", job_id))
     assert (effect["state"], effect["result"], effect["settled_by"]) == ("done", {"cae": 7}, "eva")
     # It runs on: a worker may have ended it by now.
-    assert "needs review" not in installed.succeed("job", "show", *item, job_id)
+    assert "needs review" not in installed.succeed("job", "show", *tenant, job_id)
 
 
 def test_restore_leaves_effects_in_doubt_until_repaired(installed: Installation) -> None:
@@ -371,13 +371,13 @@ def test_submit_with_key_runs_once_and_names_errors(installed: Installation) -> 
     )
     assert "payload.order_ids: is missing" in installed.refuse(*submit)
     assert "UnknownJobType" not in installed.refuse("job", "submit", "dance", "--tenant", "suc0001")
-    for wrong, said in (
+    for wrong, message in (
         (("--payload", "{"), "'--payload': is not valid JSON"),
         (("--key", "a b"), "'--key': 'a b': expected"),
         (("--run-at", "2030-01-31T09:00:00"), "'--run-at': '2030-01-31T09:00:00' must be a time with its zone"),
     ):
         reply = installed.run(*submit, *wrong)
-        assert (reply.returncode, said in reply.stderr) == (2, True), reply.stderr
+        assert (reply.returncode, message in reply.stderr) == (2, True), reply.stderr
     too_late = [*submit[:-1], "2100-01-01T00:00:00-03:00", *payload]
     assert "--run-at must be at most one year ahead" in installed.refuse(*too_late)
     in_ten_minutes = installed.succeed(*submit[:-1], "+10m", *payload).strip()

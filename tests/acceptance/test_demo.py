@@ -79,13 +79,13 @@ def open_demo(tmp_path: Path, marked: dict[str, str], interruptible: None) -> It
         text=True,
     ) as process:
         assert process.stdout is not None
-        heard = []
+        lines = []
         for line in process.stdout:
-            heard.append(line)
+            lines.append(line)
             if line.startswith("Ctrl-C"):
                 break
         else:
-            pytest.fail("".join(heard))
+            pytest.fail("".join(lines))
         yield process
         process.kill()
 

@@ -17,8 +17,8 @@ def test_the_example_project_s_tests_pass(tmp_path: Path) -> None:
     # The kit must work without the files of this project's tests.
     installed = tmp_path / "installed"
     installed.mkdir()
-    for room in ("handlers", "turno"):
-        (installed / room).symlink_to(ROOT / room)
+    for package in ("handlers", "turno"):
+        (installed / package).symlink_to(ROOT / package)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "TURNO_"))}
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "error"],

@@ -33,7 +33,7 @@ def test_commands_and_handler_of_the_readme_give_the_result(
 ) -> None:
     section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## First job")[2].partition("\n## ")[0]
     lines = [part for line in re.findall(r"^\$ (.*)$", section, re.MULTILINE) for part in line.split(" && ")]
-    pip, init, migrate, add, submit, *rest = lines
+    pip, init, migrate, add, submit, *following = lines
     (handler,) = re.findall(r"```py\n(.*?)```", section, re.DOTALL)
     folder = tmp_path / "shop"
     folder.mkdir()
@@ -52,7 +52,7 @@ def test_commands_and_handler_of_the_readme_give_the_result(
     run(migrate, "--yes")
     run(add)
     job = run(submit).strip()
-    listed = [run(line) for line in rest][-1]
+    listed = [run(line) for line in following][-1]
     assert [line.split()[2] for line in listed.splitlines()[1:]] == ["done"]
     shown = json.loads(run(f"turno job show --tenant suc0001 {job}", "--json"))
     assert shown["result"]["month"] == "2026-06"

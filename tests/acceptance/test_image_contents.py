@@ -47,12 +47,12 @@ def image(tmp_path: Path) -> Path:
 @pytest.fixture
 def environment(tmp_path: Path, module_database: str, programs: Path) -> dict[str, str]:
     (line,) = re.findall(r"^ENV (.*)$", LAST_STAGE, re.MULTILINE)
-    said = dict(pair.split("=", 1) for pair in line.split())
+    variables = dict(pair.split("=", 1) for pair in line.split())
     # The same places, below the test's own folder.
-    here = {name: value.replace("/srv", f"{tmp_path}/srv").replace("/run", f"{tmp_path}/run")
-            for name, value in said.items()}  # fmt: skip
-    here |= {"PATH": f"{programs}:{os.environ['PATH']}", "TURNO_WEB_BIND": f"127.0.0.1:{free_port()}"}
-    return here | {
+    local = {name: value.replace("/srv", f"{tmp_path}/srv").replace("/run", f"{tmp_path}/run")
+            for name, value in variables.items()}  # fmt: skip
+    local |= {"PATH": f"{programs}:{os.environ['PATH']}", "TURNO_WEB_BIND": f"127.0.0.1:{free_port()}"}
+    return local | {
         "DATABASE_URL": module_database,
         "TURNO_MASTER_KEY": "the image's own master key, 32 or more",
         "TURNO_JWT_KEY": "the image's own token key, 32 or more",

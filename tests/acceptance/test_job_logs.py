@@ -60,7 +60,7 @@ def test_log_lines_survive_the_rollback_of_each_attempt(
         "INFO shop.billing: line 2 of attempt 1",
     )
     as_json = json.loads(CliRunner().invoke(main, [*requested, "--json"]).stdout)
-    assert [item["line"] for item in as_json] == [row["line"] for row in example.rows(LOGS, job_id)]
+    assert [entry["line"] for entry in as_json] == [row["line"] for row in example.rows(LOGS, job_id)]
 
 
 def test_log_lines_of_a_killed_process_are_kept(example: ExampleInstallation) -> None:

@@ -106,11 +106,11 @@ def test_the_host_s_users_submit_look_and_follow(module_example: ExampleInstalla
         job = visitor.submit()
         assert job in visitor.ask("GET", f"{AT}/")[1]
         with visitor.stream() as stream:
-            reply = stream.until("job", lambda item: item["job_id"] == job)
+            reply = stream.until("job", lambda state: state["job_id"] == job)
             assert (reply["label"], reply["links"]["self"]) == ("waiting", f"{AT}/api/jobs/{job}")
             stream.until("ready")
             assert visitor.ask("POST", f"{AT}/api/jobs/{job}/cancel")[0] == 200
-            assert stream.until("job", lambda item: item["status"] == "cancelled")["job_id"] == job
+            assert stream.until("job", lambda state: state["status"] == "cancelled")["job_id"] == job
         assert visitor.ask("GET", "/nowhere") == (404, "the ERP knows no such page")
 
 

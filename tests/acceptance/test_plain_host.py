@@ -137,7 +137,7 @@ def test_the_page_s_commands_and_files_lead_to_the_first_job(host: PlainHost) ->
 
 
 def _text(row: Any) -> tuple[str, ...]:
-    return tuple(str(item) for item in row)
+    return tuple(str(value) for value in row)
 
 
 class pool_of:  # noqa: N801 - read as the words `with pool of`

@@ -135,7 +135,7 @@ def test_fifty_jobs_run_at_once_under_one_pool(example: ExampleInstallation) -> 
 
 def test_sessions_are_kept_per_tenant_and_never_cross(example: ExampleInstallation) -> None:
     jobs = [
-        (tenant, example.enqueue({"how": "who"}, handler=Faulty, tenant=tenant))
+        (tenant, example.enqueue({"how": "session_state"}, handler=Faulty, tenant=tenant))
         for _ in range(6)
         for tenant in example.tenants.values()
     ]
@@ -151,7 +151,7 @@ def test_sessions_are_kept_per_tenant_and_never_cross(example: ExampleInstallati
 def test_session_state_is_reset_before_the_next_job(example: ExampleInstallation, mess: str) -> None:
     jobs = [
         example.enqueue({"how": "mess", "text": mess}, handler=Faulty),
-        example.enqueue({"how": "who"}, handler=Faulty),
+        example.enqueue({"how": "session_state"}, handler=Faulty),
     ]
     example.start_pool(TURNO_MIN_CHILDREN="1", TURNO_MAX_CHILDREN="1")
     assert wait_until(lambda: ended(example, *jobs), within=30)

@@ -28,8 +28,8 @@ def generous_pool(example: ExampleInstallation) -> None:
 def enqueue_batch(example: ExampleInstallation, first: str, handler: type[Faulty] = Faulty) -> tuple[UUID, list[UUID]]:
     """Enqueue jobs that go to a child as one batch; the first job does this, and each further job returns its
     process."""
-    item = example.enqueue({"how": first}, handler=handler)
-    return item, [example.enqueue({"how": "pid"}, handler=handler) for _ in range(JOBS - 1)]
+    first_job = example.enqueue({"how": first}, handler=handler)
+    return first_job, [example.enqueue({"how": "pid"}, handler=handler) for _ in range(JOBS - 1)]
 
 
 def statuses(example: ExampleInstallation, jobs: list[UUID]) -> set[str]:

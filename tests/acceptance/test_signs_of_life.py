@@ -31,10 +31,10 @@ class ServiceManager:
         return self._socket.recv(1024).decode()
 
     def waits_for(self, word: str) -> list[str]:
-        heard: list[str] = []
-        while word not in heard:
-            heard.append(self.hears())
-        return heard
+        messages: list[str] = []
+        while word not in messages:
+            messages.append(self.hears())
+        return messages
 
     def hears_nothing_for(self, seconds: float) -> bool:
         try:
@@ -43,7 +43,7 @@ class ServiceManager:
             return True
         return False
 
-    def forget(self) -> None:
+    def discard_messages(self) -> None:
         self._socket.settimeout(0)
         try:
             while True:
@@ -57,8 +57,8 @@ class ServiceManager:
 
 @pytest.fixture(params=["path", "abstract"])
 def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServiceManager]:
-    place = str(tmp_path / "notify") if request.param == "path" else f"@turno-test-{os.getpid()}"
-    manager = ServiceManager(place)
+    address = str(tmp_path / "notify") if request.param == "path" else f"@turno-test-{os.getpid()}"
+    manager = ServiceManager(address)
     yield manager
     manager.close()
 
@@ -115,12 +115,12 @@ def test_watchdog_beats_while_busy_and_stops_when_stuck(example: ExampleInstalla
     )
     assert wait_until(lambda: example.job(job_id)["status"] == "running", within=20)
     manager.waits_for("READY=1")
-    manager.forget()
+    manager.discard_messages()
     # Its heart beats once a minute, and nothing else happens.
     assert [manager.hears(within=10) for _ in range(4)] == ["WATCHDOG=1"] * 4
     pool.send_signal(signal.SIGSTOP)
     assert wait_until(lambda: state(pool) == "T", within=20)
-    manager.forget()
+    manager.discard_messages()
     assert manager.hears_nothing_for(2 * WATCHDOG)
     pool.send_signal(signal.SIGCONT)
     assert manager.hears() == "WATCHDOG=1"
@@ -140,15 +140,15 @@ def test_handler_process_cannot_speak_for_its_worker(example: ExampleInstallatio
 @pytest.mark.parametrize("program", SCRIPTS)
 def test_a_probe_is_answered_by_the_age_of_a_file(example: ExampleInstallation, tmp_path: Path, program: str) -> None:
     file = tmp_path / "alive"
-    said = {"TURNO_ALIVE_FILE": str(file)}
-    before = check(example, program, **said)
+    variables = {"TURNO_ALIVE_FILE": str(file)}
+    before = check(example, program, **variables)
     assert (before.returncode, "no worker is ready" in before.stderr) == (1, True)
-    worker = start(example, program, **said)
+    worker = start(example, program, **variables)
     assert wait_until(file.exists, within=20)
-    assert check(example, program, **said).returncode == 0
+    assert check(example, program, **variables).returncode == 0
     worker.send_signal(signal.SIGSTOP)
     os.utime(file, times=(0, file.stat().st_mtime - STUCK_AFTER))
-    stuck = check(example, program, **said)
+    stuck = check(example, program, **variables)
     assert (stuck.returncode, "stuck or gone" in stuck.stderr) == (1, True)
     worker.send_signal(signal.SIGCONT)
     worker.send_signal(signal.SIGTERM)

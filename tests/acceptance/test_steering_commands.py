@@ -39,18 +39,18 @@ def failed(example: ExampleInstallation) -> None:
 
 def test_failed_jobs_are_grouped_previewed_and_retried(example: ExampleInstallation, run_turno: Any) -> None:
     failed(example)
-    status, said = run_turno(
+    status, output = run_turno(
         "job", "list", "--all", "--status", "failed", "--since", "1h", "--group-by", "error", "--json"
     )
-    (group,) = json.loads(said)
+    (group,) = json.loads(output)
     assert (status, group["jobs"], group["tenants"]) == (0, 3, 2)
-    status, said = run_turno("job", "retry", "--all", "--type", "faulty", "--error", group["name"], "--dry-run")
-    assert (status, said.splitlines()[0]) == (0, "3 jobs of 2 tenants would be retried")
+    status, output = run_turno("job", "retry", "--all", "--type", "faulty", "--error", group["name"], "--dry-run")
+    assert (status, output.splitlines()[0]) == (0, "3 jobs of 2 tenants would be retried")
     assert run_turno("audit", "list", "--json") == (0, "[]\n")
-    status, said = run_turno("job", "retry", "--all", "--error", "PermanentFailure", "--by", "eva")
-    assert (status, said.splitlines()) == (0, ["3 jobs of 2 tenants retried", "  suc0002 2", "  suc0001 1"])
-    status, said = run_turno("audit", "list", "--json")
-    assert [(row["actor"], row["action"], row["jobs"]) for row in json.loads(said)] == [
+    status, output = run_turno("job", "retry", "--all", "--error", "PermanentFailure", "--by", "eva")
+    assert (status, output.splitlines()) == (0, ["3 jobs of 2 tenants retried", "  suc0002 2", "  suc0001 1"])
+    status, output = run_turno("audit", "list", "--json")
+    assert [(row["actor"], row["action"], row["jobs"]) for row in json.loads(output)] == [
         ("eva", "retry", 2),
         ("eva", "retry", 1),
     ]
@@ -66,24 +66,24 @@ def test_failed_items_are_listed_and_retried_in_all_tenants(example: ExampleInst
         attempt(example, job_id)
         batches[tenant.slug] = job_id
     example.rows("SELECT turno.count_outcomes(1000)")
-    status, said = run_turno("status", "--all")
+    status, output = run_turno("status", "--all")
     assert status == 1
-    assert "items of faulty fail in 2 tenants: 3 of 4 in the last hour, mostly ValueError: item # is bad" in said
-    said = run_turno("job", "list", "--all", "--outcome", "nothing_done", "--json")[1]
-    assert [(row["job_id"], row["status"], row["failed"]) for row in json.loads(said)] == [
+    assert "items of faulty fail in 2 tenants: 3 of 4 in the last hour, mostly ValueError: item # is bad" in output
+    output = run_turno("job", "list", "--all", "--outcome", "nothing_done", "--json")[1]
+    assert [(row["job_id"], row["status"], row["failed"]) for row in json.loads(output)] == [
         (str(batches["suc0001"]), "completed", 2)
     ]
-    said = run_turno("job", "list", "--tenant", "suc0002", "--outcome", "completed_with_failures", "--json")[1]
-    assert [row["id"] for row in json.loads(said)] == [str(batches["suc0002"])]
+    output = run_turno("job", "list", "--tenant", "suc0002", "--outcome", "completed_with_failures", "--json")[1]
+    assert [row["id"] for row in json.loads(output)] == [str(batches["suc0002"])]
     assert json.loads(run_turno("job", "list", "--tenant", "suc0002", "--outcome", "completed", "--json")[1]) == []
     for scope, counts in ((("--all",), (2, 3, 2)), (("--tenant", "suc0002"), (1, 1, 1))):
         (group,) = json.loads(run_turno("job", "list", *scope, "--group-by", "error", "--json")[1])
         assert group["name"] == "ValueError: item # is bad"
         assert (group["jobs"], group["items"], group["tenants"]) == counts
-    status, said = run_turno("job", "retry", "--all", "--dry-run")
-    assert said.splitlines()[0] == "2 jobs of 2 tenants would be retried, 2 of them for 3 failed items"
-    status, said = run_turno("job", "retry", "--all")
-    assert said.splitlines()[0] == "2 jobs of 2 tenants retried, 2 of them for 3 failed items"
+    status, output = run_turno("job", "retry", "--all", "--dry-run")
+    assert output.splitlines()[0] == "2 jobs of 2 tenants would be retried, 2 of them for 3 failed items"
+    status, output = run_turno("job", "retry", "--all")
+    assert output.splitlines()[0] == "2 jobs of 2 tenants retried, 2 of them for 3 failed items"
     assert run_turno("job", "retry", "--all")[1].splitlines()[0] == "0 jobs retried"
     assert "items of faulty" not in run_turno("status", "--all")[1]
     assert json.loads(run_turno("job", "list", "--all", "--group-by", "error", "--json")[1]) == []
@@ -93,8 +93,8 @@ def test_job_search_covers_every_tenant_by_its_own_filter(example: ExampleInstal
     mine = example.enqueue({"how": "ok"}, handler=Faulty, tenant=example.other, correlation_id="tonight", user_id="ana")
     example.enqueue({"how": "error"}, handler=Faulty, tenant=example.one, user_id="ben")
     for filters in (("--correlation-id", "tonight"), ("--user", "ana"), ("--payload", '"OK"')):
-        status, said = run_turno("job", "list", "--all", *filters, "--json")
-        assert (status, [(row["id"], row["tenant"]) for row in json.loads(said)]) == (0, [(str(mine), "suc0002")])
+        status, output = run_turno("job", "list", "--all", *filters, "--json")
+        assert (status, [(row["id"], row["tenant"]) for row in json.loads(output)]) == (0, [(str(mine), "suc0002")])
         assert json.loads(run_turno("job", "list", "--all", *filters, "--tenant", "suc0001", "--json")[1]) == []
         assert json.loads(run_turno("job", "list", "--all", *filters, "--until", "1h", "--json")[1]) == []
         assert len(json.loads(run_turno("job", "list", "--tenant", "suc0002", *filters, "--json")[1])) == 1
@@ -102,19 +102,22 @@ def test_job_search_covers_every_tenant_by_its_own_filter(example: ExampleInstal
 
 def test_one_job_is_moved_run_and_shown_with_frames(example: ExampleInstallation, run_turno: Any) -> None:
     job_id = example.enqueue({"how": "permanent"}, handler=Faulty)
-    item = ("--tenant", "suc0001", str(job_id))
-    assert run_turno("job", "set", "--priority", "urgent", *item) == (0, f"job {job_id} is changed\n")
-    assert run_turno("job", "set", "--at", "2030-01-01T00:00Z", *item)[0] == 0
-    assert "scheduled" in run_turno("job", "show", *item)[1]
-    assert run_turno("job", "set", "--at", "now", "--dry-run", *item) == (0, f"job {job_id} would be changed\n")
-    assert run_turno("job", "set", "--at", "now", *item)[0] == 0
+    job_arguments = ("--tenant", "suc0001", str(job_id))
+    assert run_turno("job", "set", "--priority", "urgent", *job_arguments) == (0, f"job {job_id} is changed\n")
+    assert run_turno("job", "set", "--at", "2030-01-01T00:00Z", *job_arguments)[0] == 0
+    assert "scheduled" in run_turno("job", "show", *job_arguments)[1]
+    assert run_turno("job", "set", "--at", "now", "--dry-run", *job_arguments) == (
+        0,
+        f"job {job_id} would be changed\n",
+    )
+    assert run_turno("job", "set", "--at", "now", *job_arguments)[0] == 0
     assert attempt(example, job_id)["status"] == "failed"
-    assert run_turno("job", "set", "--at", "now", *item)[0] == 1
-    shown = run_turno("job", "show", "--traceback", *item)[1]
+    assert run_turno("job", "set", "--at", "now", *job_arguments)[0] == 1
+    shown = run_turno("job", "show", "--traceback", *job_arguments)[1]
     assert "misbehaving_handlers.py" in shown
     assert "turno/runner" not in shown
-    assert run_turno("job", "discard", *item) == (0, f"job {job_id} is discarded\n")
-    assert run_turno("job", "discard", *item)[0] == 1
+    assert run_turno("job", "discard", *job_arguments) == (0, f"job {job_id} is discarded\n")
+    assert run_turno("job", "discard", *job_arguments)[0] == 1
 
 
 def test_tenants_types_and_workers_are_set(example: ExampleInstallation, run_turno: Any) -> None:
@@ -124,12 +127,15 @@ def test_tenants_types_and_workers_are_set(example: ExampleInstallation, run_tur
     )
     assert row == {"weight": 3, "cap": 5, "paused": True}
     listed = json.loads(run_turno("tenant", "list", "--json")[1])
-    assert [(item["slug"], item["paused_at"] is not None) for item in listed] == [("suc0001", True), ("suc0002", False)]
+    assert [(tenant["slug"], tenant["paused_at"] is not None) for tenant in listed] == [
+        ("suc0001", True),
+        ("suc0002", False),
+    ]
     job_id = example.enqueue({"how": "ok"}, handler=Faulty)
     assert "an operator paused the tenant" in run_turno("job", "show", "--tenant", "suc0001", str(job_id))[1]
     assert run_turno("tenant", "set", "suc0001", "--weight", "1", "--cap", "none", "--resumed")[0] == 0
     assert run_turno("type", "set", "faulty", "--timeout", "7", "--max-attempts", "2")[0] == 0
-    (faulty,) = [item for item in json.loads(run_turno("type", "list", "--json")[1]) if item["type"] == "faulty"]
+    (faulty,) = [row for row in json.loads(run_turno("type", "list", "--json")[1]) if row["type"] == "faulty"]
     assert (faulty["set"]["timeout"], faulty["code"]["timeout"], faulty["set"]["max_attempts"]) == (
         7.0,
         Faulty.timeout,
@@ -172,6 +178,6 @@ def test_tenants_types_and_workers_are_set(example: ExampleInstallation, run_tur
 def test_a_senseless_option_is_named(
     run_turno: Any, example: ExampleInstallation, arguments: tuple[str, ...], named: str
 ) -> None:
-    status, said = run_turno(*arguments)
-    assert (status, named in said) == (2, True), said
+    status, output = run_turno(*arguments)
+    assert (status, named in output) == (2, True), output
     assert example.rows("SELECT 1 FROM turno.operator_audit") == []

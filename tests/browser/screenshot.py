@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.site import Site
 
 PICTURE = ROOT / "docs" / "pages.png"
-HELD = 10_310  # an order in the second chunk of fifty
+LOCKED_ORDER = 10_310  # an order in the second chunk of fifty
 WITHOUT_LINES = "INSERT INTO orders (id, customer_id, ordered_on) SELECT 1, id, '2026-01-31' FROM customers LIMIT 1"
 SIZE = {"width": 900, "height": 760}
 SIDE_BY_SIDE = """
@@ -34,12 +34,12 @@ SIDE_BY_SIDE = """
 def main() -> None:
     """Write the picture and say how large it is."""
     with tempfile.TemporaryDirectory(prefix="turno-picture-") as folder, a_browser() as browser:
-        place = Path(folder)
+        root = Path(folder)
         with (
-            Cluster(data=place / "data", durable=False) as cluster,
+            Cluster(data=root / "data", durable=False) as cluster,
             fresh_database(cluster) as url,
-            build_example(url, place, NORTHWIND) as example,
-            site_of(example, browser, place / "web.log") as site,
+            build_example(url, root, NORTHWIND) as example,
+            site_of(example, browser, root / "web.log") as site,
         ):
             PICTURE.write_bytes(joined(browser, pictures(site)))
             site.settle()
@@ -56,7 +56,7 @@ def pictures(site: Site) -> list[bytes]:
         ended = home.context.new_page()
         ended.goto(f"{site.url}{home.locator('#batches article a').first.get_attribute('href')}")
         expect(ended.locator("#items tbody")).to_contain_text("Order 1 has no lines to invoice")
-        with site.holding(HELD):
+        with site.holding(LOCKED_ORDER):
             home.get_by_role("button", name="Invoice all").click()
             expect(home.locator("#batches article .count").first).to_have_text(re.compile(r"^\d\d of 499$"))
             return [page.screenshot(animations="disabled") for page in (home, ended)]

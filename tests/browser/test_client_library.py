@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
-HELD = 10_310
+LOCKED_ORDER = 10_310
 
 # A page that uses the library, and gathers the states in `received`.
 USE = """
@@ -52,7 +52,7 @@ def assert_in_order(received: list[list[Any]]) -> None:
 
 def streams_opened(page: Page) -> list[str]:
     opened: list[str] = []
-    page.on("request", lambda item: opened.append(item.url) if "/api/stream?" in item.url else None)
+    page.on("request", lambda request: opened.append(request.url) if "/api/stream?" in request.url else None)
     return opened
 
 
@@ -73,7 +73,7 @@ def test_two_tabs_share_one_stream_and_hear_everything_in_order(site: Site, orde
         blank(first, site)
         opened = [streams_opened(first), streams_opened(second)]
         use(first, site)
-        with site.holding(HELD):
+        with site.holding(LOCKED_ORDER):
             job = first.evaluate(SUBMIT, [orders, "k1"])
             assert first.evaluate(SUBMIT, [orders, "k1"]) == job
             first.evaluate(FOLLOW, job)
@@ -109,14 +109,14 @@ def test_polling_sends_etags_and_returns_to_the_stream(site: Site, orders: list[
         requested: list[str | None] = []
         page.on(
             "request",
-            lambda item: requested.append(item.headers.get("if-none-match")) if item.method == "GET" else None,
+            lambda request: requested.append(request.headers.get("if-none-match")) if request.method == "GET" else None,
         )
         use(page, site)
-        with site.holding(HELD):
+        with site.holding(LOCKED_ORDER):
             job = page.evaluate(SUBMIT, [orders, "k2"])
             page.evaluate(FOLLOW, job)
             page.wait_for_function("() => turno.connection === 'polling'")
-            with page.expect_response(lambda item: item.url.endswith(job) and item.status == 304):
+            with page.expect_response(lambda response: response.url.endswith(job) and response.status == 304):
                 pass
             page.unroute("**/api/stream?**")
             page.wait_for_function("() => turno.connection === 'live'")
@@ -129,7 +129,7 @@ def test_lost_stream_resumes_with_missed_events(site: Site, orders: list[int]) -
     with site.visitor("ana", "suc0001", bypass_csp=True) as page:
         blank(page, site)
         use(page, site)
-        with site.holding(HELD):
+        with site.holding(LOCKED_ORDER):
             job = page.evaluate(SUBMIT, [orders, "k3"])
             page.evaluate(FOLLOW, job)
             page.wait_for_function("() => received.some(([, done]) => done === 50)")

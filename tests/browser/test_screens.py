@@ -24,7 +24,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "day": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light", "locale": "es-AR"},
 }
 LONG = "Compañía Sudamericana de Distribución Mayorista, Importación y Exportación Hnos. Fernández-Etcheverrigaray S.A."
-HELD = 10_310
+LOCKED_ORDER = 10_310
 FILL = """
 INSERT INTO customers (id, company_name, tax_condition, country) VALUES ('LONG', '{name}', 'exempt', 'AR');
 INSERT INTO orders (id, customer_id, ordered_on) VALUES (1, 'LONG', '2026-11-20'), (2, 'LONG', '2026-11-20');
@@ -114,7 +114,7 @@ def test_every_screen_is_accessible(crowded: Site, look: dict[str, Any]) -> None
 
 def test_running_batch_is_accessible(crowded: Site) -> None:
     for look in ("phone", "laptop"):
-        with crowded.visitor("ben", "suc0001", **LOOKS[look]) as page, crowded.holding(HELD):
+        with crowded.visitor("ben", "suc0001", **LOOKS[look]) as page, crowded.holding(LOCKED_ORDER):
             page.locator("#choice button.main").click()
             expect(page.locator("#batches [aria-valuenow='50']")).to_be_visible()
             assert_fit_for_everybody(page, "a running batch")

@@ -32,9 +32,9 @@ WHERE d.classoid = 'pg_proc'::regclass AND d.description = %(comment)s AND p.pro
 ORDER BY 1
 """
 of_tenants = pytest.mark.parametrize(
-    "one",
+    "capability",
     [each for each in installed() if each.folder("sql/tenant/schema") is not None],
-    ids=lambda item: item.name,
+    ids=lambda capability: capability.name,
 )
 
 
@@ -51,77 +51,77 @@ def turno(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> Call
     return run
 
 
-def objects(example: ExampleInstallation, one: Capability, schema: str) -> list[tuple[str, str]]:
+def objects(example: ExampleInstallation, capability: Capability, schema: str) -> list[tuple[str, str]]:
     example.admin.execute("SET search_path = ''")
-    result = example.admin.execute(OBJECTS, {"comment": f"turno/{one.name}", "schema": schema}).fetchall()
+    result = example.admin.execute(OBJECTS, {"comment": f"turno/{capability.name}", "schema": schema}).fetchall()
     return [(name, kind) for name, kind in result]
 
 
-def contents(example: ExampleInstallation, one: Capability) -> dict[str, int]:
+def contents(example: ExampleInstallation, capability: Capability) -> dict[str, int]:
     """Return the number of rows of each table and view of a capability, in the control schema and in one tenant."""
     result = {}
     for schema in ("turno", example.one.schema):
-        for name, kind in objects(example, one, schema):
+        for name, kind in objects(example, capability, schema):
             if kind == "table":
                 (result[name],) = example.admin.execute(f"SELECT count(*) FROM {name}").fetchone() or (0,)  # noqa: S608 - of the catalog
     return result
 
 
 @capabilities
-def test_disabled_its_rows_stay(one: Capability, example: ExampleInstallation) -> None:
+def test_disabled_its_rows_stay(capability: Capability, example: ExampleInstallation) -> None:
     example.faulty = True
-    fill(example.admin, one.name, "suc0001")
-    before = contents(example, one)
-    example.sweep(TURNO_CAPABILITIES=f"all-but-{one.name}")
-    assert contents(example, one) == before
+    fill(example.admin, capability.name, "suc0001")
+    before = contents(example, capability)
+    example.sweep(TURNO_CAPABILITIES=f"all-but-{capability.name}")
+    assert contents(example, capability) == before
 
 
 @of_tenants
 def test_capability_missing_in_one_tenant_stops_no_tenant(
-    one: Capability, example: ExampleInstallation, turno: Callable[..., tuple[int, str]]
+    capability: Capability, example: ExampleInstallation, turno: Callable[..., tuple[int, str]]
 ) -> None:
     example.faulty = True
     broken, whole = example.one, example.tenants["suc0002"]
-    fill(example.admin, one.name, "suc0001", "suc0002")
-    before = objects(example, one, broken.schema)
+    fill(example.admin, capability.name, "suc0001", "suc0002")
+    before = objects(example, capability, broken.schema)
     for name, kind in before:
         example.admin.execute(f"DROP {kind} IF EXISTS {name} CASCADE")
     ledger = sql.Identifier(broken.schema, "schema_migrations")
-    example.admin.execute(sql.SQL("DELETE FROM {} WHERE source = %s").format(ledger), [one.name])
-    kept = {name: rows for name, rows in contents(example, one).items() if name.startswith("turno.")}
+    example.admin.execute(sql.SQL("DELETE FROM {} WHERE source = %s").format(ledger), [capability.name])
+    kept = {name: rows for name, rows in contents(example, capability).items() if name.startswith("turno.")}
     failed = ""
     try:
         example.sweep()
     except MaintenanceFailed as error:
         failed = str(error)
     assert whole.slug not in failed
-    left = {name: rows for name, rows in contents(example, one).items() if name.startswith("turno.")}
+    left = {name: rows for name, rows in contents(example, capability).items() if name.startswith("turno.")}
     assert left.keys() == kept.keys()
     status, printed = turno("db", "migrate", "--yes")
     assert status == 0, printed
-    assert objects(example, one, broken.schema) == before
+    assert objects(example, capability, broken.schema) == before
     example.rows("DELETE FROM turno.tenant_failures")
     example.sweep()
 
 
 @of_tenants
 def test_a_database_of_an_older_commit_is_refused_by_name(
-    one: Capability, example: ExampleInstallation, turno: Callable[..., tuple[int, str]]
+    capability: Capability, example: ExampleInstallation, turno: Callable[..., tuple[int, str]]
 ) -> None:
-    fill(example.admin, one.name, "suc0001")
-    before = contents(example, one)
+    fill(example.admin, capability.name, "suc0001")
+    before = contents(example, capability)
     ledger = sql.Identifier(example.one.schema, "schema_migrations")
     of_step = " SET checksum = %s FROM (SELECT * FROM {0} WHERE source = %s AND version = 1) AS old"
     of_step += " WHERE l.source = old.source AND l.version = old.version RETURNING old.checksum"
     change = sql.SQL("UPDATE {0} AS l" + of_step).format(ledger)
-    (checksum,) = example.admin.execute(change, ["another", one.name]).fetchone() or ("",)
+    (checksum,) = example.admin.execute(change, ["another", capability.name]).fetchone() or ("",)
     try:
         status, printed = turno("db", "migrate", "--yes")
         assert status == 1
-        assert f"version {one.name}/0001 was changed after it was applied here" in printed
-        assert contents(example, one) == before
+        assert f"version {capability.name}/0001 was changed after it was applied here" in printed
+        assert contents(example, capability) == before
     finally:
-        example.admin.execute(change, [checksum, one.name])
+        example.admin.execute(change, [checksum, capability.name])
 
 
 FIRST, SECOND = (Routes(name, __name__, tag="gauges") for name in ("gauges", "widgets"))
@@ -167,7 +167,7 @@ def test_two_capabilities_with_one_route_are_refused(
 
 
 def test_two_capabilities_with_one_filter_are_refused(declared: Callable[..., None]) -> None:
-    item = JobFilter("Help.", "true", "true")
-    declared(job_filters=({"colour": item}, {"colour": item}))
+    job_filter = JobFilter("Help.", "true", "true")
+    declared(job_filters=({"colour": job_filter}, {"colour": job_filter}))
     with pytest.raises(InvalidSettings, match="the job filter colour is declared twice; rename it"):
         job_filters()

@@ -100,11 +100,11 @@ SELECT c.oid::regclass::text, c.relnamespace::regnamespace::text,
         WHERE a.grantee <> c.relowner)
 FROM pg_class c WHERE obj_description(c.oid, 'pg_class') = %s ORDER BY 1
 """
-capabilities = pytest.mark.parametrize("one", installed(), ids=lambda item: item.name)
+capabilities = pytest.mark.parametrize("capability", installed(), ids=lambda capability: capability.name)
 # Half of the capabilities on the embedded server and half on the oldest one: each run takes half a minute.
 SERVERS = [pytest.param("cluster"), pytest.param("postgres15", marks=pytest.mark.postgres15)]
 on_a_server = pytest.mark.parametrize(
-    ("one", "each_new_database"),
+    ("capability", "each_new_database"),
     [
         pytest.param(capability, *server.values, marks=server.marks, id=f"{capability.name}-{server.values[0]}")
         for capability, server in zip(installed(), cycle(SERVERS), strict=False)
@@ -162,9 +162,9 @@ class Checkout:
 
 
 @pytest.fixture
-def checkout(each_new_database: str, tmp_path: Path, one: Capability) -> Checkout:
+def checkout(each_new_database: str, tmp_path: Path, capability: Capability) -> Checkout:
     shutil.copytree(ROOT / "turno", tmp_path / "turno")
-    return Checkout(each_new_database, tmp_path, one)
+    return Checkout(each_new_database, tmp_path, capability)
 
 
 def test_each_capability_has_rows_here() -> None:
@@ -173,7 +173,7 @@ def test_each_capability_has_rows_here() -> None:
 
 @capabilities
 def test_disabled_it_has_no_routes_pages_commands_and_tasks(
-    one: Capability, example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
+    capability: Capability, example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def offered() -> tuple[set[str], set[str], set[str]]:
         with web_of(example) as app:
@@ -181,17 +181,17 @@ def test_disabled_it_has_no_routes_pages_commands_and_tasks(
         return blueprints, set(all_commands()), set(example.sweep())
 
     on = offered()
-    example.extra["TURNO_CAPABILITIES"] = f"all-but-{one.name}"
-    monkeypatch.setenv("TURNO_CAPABILITIES", f"all-but-{one.name}")
+    example.extra["TURNO_CAPABILITIES"] = f"all-but-{capability.name}"
+    monkeypatch.setenv("TURNO_CAPABILITIES", f"all-but-{capability.name}")
     off = offered()
-    own = {f"turno.{load(place).name}" for place in one.routes}
+    own = {f"turno.{load(path).name}" for path in capability.routes}
     assert [before - after for before, after in zip(on, off, strict=True)] == [
         own,
-        set(one.commands),
-        {task.name for task in one.tasks},
+        set(capability.commands),
+        {task.name for task in capability.tasks},
     ]
-    left = example.admin.execute(TABLES, [f"turno/{one.name}"]).fetchall()
-    assert bool(left) == bool(one.control.relations or one.tenant.relations)
+    left = example.admin.execute(TABLES, [f"turno/{capability.name}"]).fetchall()
+    assert bool(left) == bool(capability.control.relations or capability.tenant.relations)
 
 
 @pytest.mark.deep
@@ -210,8 +210,8 @@ def test_database_survives_removal_of_the_folder_and_return(checkout: Checkout) 
     with psycopg.connect(checkout.url, autocommit=True) as admin:
         fill(admin, checkout.capability.name, "suc0001", "suc0002")
         rights = tables(admin, checkout)
-        item = checkout.capability
-        declared = [*item.control.relations.values(), *item.tenant.relations.values()]
+        capability = checkout.capability
+        declared = [*capability.control.relations.values(), *capability.tenant.relations.values()]
         assert any(count for *_, count in rights) == any(declared)
         checkout.delete()
         checkout.turno(MIGRATE)

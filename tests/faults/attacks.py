@@ -14,8 +14,8 @@ class Guard(NamedTuple):
     on: LiteralString
 
 
-def _not_granted(right: LiteralString, thing: LiteralString) -> Guard:
-    return Guard(f"GRANT {right} ON {thing} TO {{r_a}}", f"REVOKE {right} ON {thing} FROM {{r_a}}")
+def _not_granted(right: LiteralString, target: LiteralString) -> Guard:
+    return Guard(f"GRANT {right} ON {target} TO {{r_a}}", f"REVOKE {right} ON {target} FROM {{r_a}}")
 
 
 NO_MEMBER = Guard("GRANT {r_b} TO {r_a}", "REVOKE {r_b} FROM {r_a}")

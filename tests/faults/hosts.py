@@ -108,9 +108,9 @@ class Lan:
         """Pull it out at the switch: packets vanish both ways, without a message."""
         self._switch.ip("link", "set", "dev", host.name, "nomaster")
 
-    def part(self, one: Host, others: Sequence[Host]) -> None:
+    def part(self, host: Host, others: Sequence[Host]) -> None:
         """Let no packet pass between one host and some others, while all the rest reach all of them."""
-        for near, far in [(one, other) for other in others] + [(other, one) for other in others]:
+        for near, far in [(host, other) for other in others] + [(other, host) for other in others]:
             near.ip("neigh", "replace", far.address, "dev", "eth0", "lladdr", NOBODY, "nud", "permanent")
 
     def join(self) -> None:

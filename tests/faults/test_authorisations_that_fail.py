@@ -88,15 +88,15 @@ def branch(example: ExampleInstallation) -> Iterator[FiscalBranch]:
         yield branch
 
 
-def attempt(branch: FiscalBranch, here: InProcessWorker, job_id: UUID, fate: Fate) -> None:
+def attempt(branch: FiscalBranch, worker: InProcessWorker, job_id: UUID, fate: Fate) -> None:
     """Run an attempt; if it dies, its death is seen by its supervisor, or by no process."""
     example = branch.example
     example.engine.promote(1000)
-    claim = here.claim(job_id)
+    claim = worker.claim(job_id)
     if claim is None:
         return
     try:
-        here.execute(claim)
+        worker.execute(claim)
     except Died:
         seen = 1 if fate.chance.random() < 0.5 else None
         example.engine.rescue(example.one.schema, job_id, claim.token, cause="died", retry_in=timedelta(0), child=seen)
@@ -142,8 +142,8 @@ def decide(branch: FiscalBranch) -> int:
     for effect in waiting:
         label = effect["key"].removeprefix("authorisation of ")
         point, number = int(label[2:7]), int(label[8:])
-        held = branch.stub.books.find(Series(branch.cuit, point, B), number)
-        branch.settle(effect["job"], effect["key"], None if held is None else "{}")
+        voucher = branch.stub.books.find(Series(branch.cuit, point, B), number)
+        branch.settle(effect["job"], effect["key"], None if voucher is None else "{}")
     return len(waiting)
 
 
@@ -185,11 +185,11 @@ def test_failures_authorise_no_invoice_twice_and_lose_none(
     for invoice in taken:
         branch.enqueue(invoice, concurrency_key="")  # without the key of the type, several jobs are open at once
     wanted = runs = parked = 0
-    here = InProcessWorker(example, branch.registry(read_seconds=READ_SECONDS))
+    worker = InProcessWorker(example, branch.registry(read_seconds=READ_SECONDS))
     while (waiting := open_jobs(branch)) or runs < RUNS:
         if runs >= RUNS:
             fate.heal()
-            here = InProcessWorker(example, branch.registry())
+            worker = InProcessWorker(example, branch.registry())
         elif len(waiting) < POINTS:
             first = 1 + wanted // (POINTS - 1)
             for point in range(1, POINTS):
@@ -199,17 +199,17 @@ def test_failures_authorise_no_invoice_twice_and_lose_none(
         if fate.deadly:
             fate.befall()
         before = fate.went_wrong
-        attempt(branch, here, fate.chance.choice(waiting), fate)
+        attempt(branch, worker, fate.chance.choice(waiting), fate)
         runs += fate.went_wrong > before
         parked += decide(branch)
         if len(waiting) <= POINTS:
             continue_ended(branch)
     codes = example.rows("SELECT point_of_sale, number, cae, total FROM invoices WHERE order_id >= %s", FIRST_ORDER)
-    ours = [item for item in branch.granted() if item.document_number != OTHERS_DOCUMENT]
+    ours = [voucher for voucher in branch.granted() if voucher.document_number != OTHERS_DOCUMENT]
     assert len(ours) == wanted == len({voucher.cae for voucher in ours})
-    held = {(voucher.series.point_of_sale, voucher.number): (voucher.cae, voucher.total) for voucher in ours}
+    granted = {(voucher.series.point_of_sale, voucher.number): (voucher.cae, voucher.total) for voucher in ours}
     known = {(row["point_of_sale"], row["number"]): (row["cae"], str(row["total"])) for row in codes if row["cae"]}
-    assert known == held
+    assert known == granted
     # A number used by another program is for a person, who sees both.
     left = example.rows("SELECT status, run_at, error FROM background_jobs WHERE finished_at IS NULL")
     assert [row["run_at"] for row in left] == [FOREVER] * TAKEN

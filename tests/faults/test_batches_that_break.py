@@ -55,11 +55,13 @@ def assert_done_once(example: ExampleInstallation, jobs: list[UUID]) -> None:
 STEPS = ["started", "member", "completing", "completed"]
 
 
-@pytest.mark.parametrize("whom", [pytest.param("parent", marks=pytest.mark.deep), "both"])
+@pytest.mark.parametrize("target", [pytest.param("parent", marks=pytest.mark.deep), "both"])
 @pytest.mark.parametrize("step", STEPS)
-def test_a_kill_in_a_batch_s_life_neither_loses_nor_doubles(example: ExampleInstallation, step: str, whom: str) -> None:
+def test_a_kill_in_a_batch_s_life_neither_loses_nor_doubles(
+    example: ExampleInstallation, step: str, target: str
+) -> None:
     jobs = put(example, *["ok"] * 5)
-    start(example, TURNO_CRASH_AT=f"{step}:{whom}").wait(30)
+    start(example, TURNO_CRASH_AT=f"{step}:{target}").wait(30)
     example.time_passes()
     example.sweep()
     example.time_passes()

@@ -12,7 +12,7 @@ from tests.installation import ROOT, ExampleInstallation
 from tests.misbehaving_handlers import Faulty
 from turno.testing.wait import wait_until
 
-ROOMS = ("app", "cli", "handlers", "imports", "nemesis", "reports", "tax_authority", "tenants", "tests", "turno")
+FOLDERS = ("app", "cli", "handlers", "imports", "nemesis", "reports", "tax_authority", "tenants", "tests", "turno")
 
 
 class FaultyNext(Faulty):
@@ -29,8 +29,8 @@ class FaultyNew(Faulty):
 def next_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree with a second version of one handler, and another handler more."""
     tree = tmp_path_factory.mktemp("next-release")
-    for room in ROOMS:
-        shutil.copytree(ROOT / room, tree / room, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in FOLDERS:
+        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
     handlers = tree / "tests" / "misbehaving_handlers.py"
     text = handlers.read_text()
     classes = (

@@ -81,7 +81,7 @@ class Web(Repeating):
 
 
 def nothing_stranded(operator: psycopg.Connection[Any]) -> bool:
-    return wait_until(lambda: sum(item["stranded"] for item in routing.counts(operator)) == 0, within=30)
+    return wait_until(lambda: sum(row["stranded"] for row in routing.counts(operator)) == 0, within=30)
 
 
 @pytest.mark.rabbitmq
@@ -132,7 +132,7 @@ def test_cutover_and_back_under_load_loses_nothing(
 
 
 def alive(operator: psycopg.Connection[Any]) -> set[str]:
-    return {item["backend"] for item in routing.counts(operator) if item["workers"]}
+    return {row["backend"] for row in routing.counts(operator) if row["workers"]}
 
 
 def unfinished(example: ExampleInstallation, tenant: Any) -> bool:

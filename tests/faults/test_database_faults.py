@@ -99,11 +99,11 @@ def test_database_outage_is_reported_by_web_and_awaited(own: tuple[Cluster, Exam
     job_id = example.enqueue({"how": "resume", "text": "ok", "number": 300}, handler=Faulty)
     pool = example.start_pool(TURNO_HEARTBEAT_SECONDS="0.2", TURNO_DEAD_AFTER_SECONDS="0.5")
     assert wait_until(lambda: example.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
-    said: list[str] = []
+    output: list[str] = []
 
     def listen() -> None:
         for line in pool.stdout or ():
-            said.append(line)  # noqa: PERF402 - seen line by line by the test
+            output.append(line)  # noqa: PERF402 - seen line by line by the test
 
     reader = Thread(target=listen)
     reader.start()
@@ -111,9 +111,9 @@ def test_database_outage_is_reported_by_web_and_awaited(own: tuple[Cluster, Exam
     try:
         status, retry_after = ask(example, web)
         assert (status, retry_after is not None) == (503, True)
-        began, spoken = monotonic(), len(said)
-        assert wait_until(lambda: len(said) >= spoken + 8, within=20)
-        assert monotonic() - began > 0.5, said  # it rests between two tries
+        began, spoken = monotonic(), len(output)
+        assert wait_until(lambda: len(output) >= spoken + 8, within=20)
+        assert monotonic() - began > 0.5, output  # it rests between two tries
         assert pool.poll() is None
     finally:
         cluster.start()
@@ -138,15 +138,17 @@ def test_refused_heartbeats_on_standby_cost_no_worker(
     company.mkdir()
     pool = example.start_pool(TURNO_HEARTBEAT_SECONDS="0.2", TURNO_DEAD_AFTER_SECONDS="60", MEET=str(company))
     assert wait_until((company / str(job_id)).exists, within=20)
-    said: list[str] = []
-    reader = Thread(target=lambda: said.extend(pool.stdout or ()))
+    output: list[str] = []
+    reader = Thread(target=lambda: output.extend(pool.stdout or ()))
     reader.start()
     # Demoted: the address still leads to it, it answers, and it may not write.
     cluster.kill()
     (signal_file := cluster.data / "standby.signal").touch()
     cluster.files.identity().own(signal_file)
     cluster.start()
-    assert wait_until(lambda: sum("heartbeat failed" in line and "read-only" in line for line in said) >= 3, within=20)
+    assert wait_until(
+        lambda: sum("heartbeat failed" in line and "read-only" in line for line in output) >= 3, within=20
+    )
     assert pool.poll() is None
     with psycopg.connect(example.url, autocommit=True) as primary:
         assert primary.execute("SELECT pg_promote()").fetchone() == (True,)
@@ -166,22 +168,22 @@ def test_sessions_ended_at_random_cost_no_job_and_double_nothing(own: tuple[Clus
     jobs += [example.enqueue({"how": "ok"}, handler=Faulty, max_attempts=1000) for _ in range(20)]
     pool = example.start_pool(TURNO_MAX_CHILDREN="2", TURNO_HEARTBEAT_SECONDS="0.5")
     assert wait_until(lambda: example.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
-    said: list[str] = []
-    reader = Thread(target=lambda: said.extend(pool.communicate()[0].splitlines()[-40:]))
+    output: list[str] = []
+    reader = Thread(target=lambda: output.extend(pool.communicate()[0].splitlines()[-40:]))
     reader.start()
     with steady_client(example):
         ended = 0
 
-        def end_one() -> bool:
+        def end_session() -> bool:
             nonlocal ended
             ended += len(example.rows(
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
                 " WHERE application_name LIKE 'turno-%%' ORDER BY random() LIMIT 1"
             ))  # fmt: skip
-            assert pool.poll() is None, said
+            assert pool.poll() is None, output
             return ended >= 30
 
-        assert wait_until(end_one, within=60, every=0.1)
+        assert wait_until(end_session, within=60, every=0.1)
     assert wait_until(lambda: all_completed(example), within=60, every=0.2)
     assert len(example.rows("SELECT 1 FROM customers WHERE country = 'counted'")) == 40
     assert len(example.rows("SELECT 1 FROM notifications")) == len(example.rows("SELECT 1 FROM background_jobs"))

@@ -182,10 +182,10 @@ def test_deadlocked_jobs_end_at_their_first_attempt(example: ExampleInstallation
 
 def test_lock_timeout_is_retried(example: ExampleInstallation, tmp_path: Path) -> None:
     example.backend = "pool"
-    (held,) = example.rows("SELECT id FROM customers ORDER BY id LIMIT 1")
-    job_id = example.enqueue({"how": "wait_for_a_lock", "text": held["id"]}, handler=Faulty)
+    (customer,) = example.rows("SELECT id FROM customers ORDER BY id LIMIT 1")
+    job_id = example.enqueue({"how": "wait_for_a_lock", "text": customer["id"]}, handler=Faulty)
     with example.admin.transaction():
-        example.rows("SELECT 1 FROM customers WHERE id = %s FOR UPDATE", held["id"])
+        example.rows("SELECT 1 FROM customers WHERE id = %s FOR UPDATE", customer["id"])
         example.start_pool(MEET=str(tmp_path))
         assert wait_until((tmp_path / "in vain").exists, within=20)
     assert wait_until(lambda: example.job(job_id)["finished_at"] is not None, within=20)

@@ -67,12 +67,12 @@ def run_and_mend(example: ExampleInstallation, crash_at: str) -> dict[UUID, Tena
     return jobs
 
 
-@pytest.mark.parametrize("whom", ["self", "parent", "both"])
+@pytest.mark.parametrize("target", ["self", "parent", "both"])
 @pytest.mark.parametrize("step", CHILD_STEPS)
 def test_a_kill_in_the_child_s_life_neither_loses_nor_doubles(
-    northwind: ExampleInstallation, step: str, whom: str
+    northwind: ExampleInstallation, step: str, target: str
 ) -> None:
-    assert_exactly_once(northwind, run_and_mend(northwind, f"{step}:{whom}"))
+    assert_exactly_once(northwind, run_and_mend(northwind, f"{step}:{target}"))
 
 
 def test_a_kill_in_a_later_chunk_keeps_the_earlier_ones(northwind: ExampleInstallation) -> None:

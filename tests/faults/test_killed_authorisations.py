@@ -38,5 +38,5 @@ def test_killed_authorisation_worker_loses_nothing(branch: FiscalBranch, death: 
     example.start_pool(TURNO_MAX_CHILDREN="1")
     assert wait_until(lambda: example.job(job_id)["status"] == "completed", within=30)
     granted = branch.granted()
-    assert [item.number for item in granted] == list(range(1, SEVERAL + 1))
-    assert branch.codes() == {item.number: item.cae for item in granted}
+    assert [voucher.number for voucher in granted] == list(range(1, SEVERAL + 1))
+    assert branch.codes() == {voucher.number: voucher.cae for voucher in granted}

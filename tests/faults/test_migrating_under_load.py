@@ -36,7 +36,9 @@ migrate(connect, Logins(url, key.encode()), migrations=Migrations.read(Path(fold
 
 
 def versions(example: ExampleInstallation, migrations: Migrations) -> dict[str, int]:
-    return {item.slug: item.at for item in status(example.admin, example.logins, migrations=migrations) if item.slug}
+    return {
+        state.slug: state.at for state in status(example.admin, example.logins, migrations=migrations) if state.slug
+    }
 
 
 def test_killed_migration_disturbs_no_job_and_resumes(

@@ -48,7 +48,7 @@ def test_the_next_job_of_the_tenant_is_unharmed(example: ExampleInstallation) ->
         job = finished(example, how, text)
         assert (how, text, job["status"]) == (how, text, status), job["error"]
         assert (how, (job["error"] or {}).get("class")) == (how, error)
-        seen = finished(example, "who")
+        seen = finished(example, "session_state")
         assert (how, text, seen["status"]) == (how, text, "completed"), seen["error"]
         clean = seen["result"]
         assert {name: clean[name] for name in ("path", "timeout", "prepared", "cursors", "listening", "user")} == {

@@ -121,8 +121,8 @@ def test_a_tenant_moves_with_all_that_it_has(
     again = submission(new.new_job({"order_ids": old.order_ids()[:3]}, idempotency_key="once"))
     assert new.call(ENQUEUE, again)["job_id"] == invoiced
     follow(new, REPLAY)
-    (heard,) = new.rows("SELECT id FROM background_jobs WHERE type = 'ledger'")
-    for job in (pending, heard["id"]):
+    (ledger_job,) = new.rows("SELECT id FROM background_jobs WHERE type = 'ledger'")
+    for job in (pending, ledger_job["id"]):
         run(new, job)
     new.make_due()
     run(new, waiting)

@@ -43,21 +43,21 @@ def test_a_seed_is_a_schedule() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "said", "known"),
+    ("option", "message", "known"),
     [("--faults", "no such fault: earthquake", WEIGHTS), ("--work", "no such kind of work: earthquake", KINDS)],
 )
-def test_unknown_name_is_reported(option: str, said: str, known: dict[str, int]) -> None:
+def test_unknown_name_is_reported(option: str, message: str, known: dict[str, int]) -> None:
     ended = nemesis(option, "earthquake")
     assert ended.returncode == 2
-    assert f"{said}; there are: {', '.join(known)}" in ended.stderr
+    assert f"{message}; there are: {', '.join(known)}" in ended.stderr
 
 
 @pytest.mark.timeout(600)
 def test_a_fault_that_cannot_be_done_here_is_named(tmp_path: Path) -> None:
     # A machine without `ip` and RabbitMQ, on which all else runs.
     for tool in ("unshare", "setpriv", "true", "test"):
-        if place := shutil.which(tool):
-            (tmp_path / tool).symlink_to(place)
+        if path := shutil.which(tool):
+            (tmp_path / tool).symlink_to(path)
     poor = os.pathsep.join((str(Path(sys.executable).parent), str(tmp_path)))
     faults = ("purge queues", "blackhole")
     ended = nemesis("--minutes", "0.1", "--faults", ",".join(faults), "--work", "plain", "--open", "5", PATH=poor)

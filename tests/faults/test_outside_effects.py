@@ -69,7 +69,7 @@ def settle(example: ExampleInstallation, authority: Authority) -> int:
         " FROM external_effects e JOIN background_jobs j ON j.in_doubt = e.key GROUP BY e.key"
     )
     for effect in waiting:
-        granted = authority.found(str(effect["outside_key"]))
+        granted = authority.grant_of(str(effect["outside_key"]))
         result = None if granted is None else f'{{"code": "{granted["code"]}"}}'
         verdict = example.call(review.DECIDE, (effect["job"], None, effect["key"], result, "a test"))["verdict"]
         assert verdict in {"settled", "busy"}

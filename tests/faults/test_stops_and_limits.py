@@ -174,19 +174,19 @@ def few_descriptors(more: int) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + more, hard))
-    held = []
+    descriptors = []
     try:
         while True:
             try:
-                held.append(os.open(os.devnull, os.O_RDONLY))
+                descriptors.append(os.open(os.devnull, os.O_RDONLY))
             except OSError:
                 break
-        for descriptor in held[len(held) - more + 1 :]:
+        for descriptor in descriptors[len(descriptors) - more + 1 :]:
             os.close(descriptor)
-        del held[len(held) - more + 1 :]
+        del descriptors[len(descriptors) - more + 1 :]
         yield
     finally:
-        for descriptor in held:
+        for descriptor in descriptors:
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 

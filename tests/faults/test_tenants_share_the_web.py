@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.installation import ExampleInstallation
 
 CLIENTS = 32  # of the web's 16 threads
-THREADS_OF_ONE_TENANT = 8
+THREADS_PER_TENANT = 8
 LOCK_WAITS = """
 SELECT count(*) AS n FROM pg_stat_activity
 WHERE datname = current_database() AND wait_event_type = 'Lock' AND application_name LIKE 'turno-web%%'
@@ -61,7 +61,7 @@ def test_a_locked_tenant_holds_half_of_the_threads_at_most(example: ExampleInsta
             finally:
                 over.set()
                 clients.shutdown()
-        assert 0 < max(waiting) <= THREADS_OF_ONE_TENANT
+        assert 0 < max(waiting) <= THREADS_PER_TENANT
         assert {(status, answer.get("type")) for status, answer in reply} == {(503, "/docs#tenant-busy")}
         assert ask(web, "GET", "/api/jobs", headers_of(example))[0] == 200
 
@@ -78,12 +78,12 @@ def test_many_waiting_requests_of_a_tenant_delay_no_tenant(example: ExampleInsta
     body = json.dumps({"payload": {"order_ids": example.order_ids()[:1]}, "run_at": in_an_hour()})
     with web_of(example, TURNO_WEB_THREADS="2", TURNO_LIMITS="streams_per_user=20,streams_per_tenant=20") as web:
         # More than threads, and few enough that none waits too long for a thread on a crowded machine.
-        held = [unanswered(web, path, mine) for _ in range(20)]
+        connections = [unanswered(web, path, mine) for _ in range(20)]
         assert wait_until(lambda: not opens(web, "/api/stream", mine), within=30)  # all of them wait
         for tenant in ("suc0001", "suc0002"):
             status, reply = ask(web, "POST", "/api/jobs/batch_invoicing", headers_of(example, "ben", tenant), body)
             assert (status, reply["status"]) == (202, "accepted")
         end(example, job_id)
-        for item in held:
-            assert item.recv(12) == b"HTTP/1.1 200"
-            item.close()
+        for connection in connections:
+            assert connection.recv(12) == b"HTTP/1.1 200"
+            connection.close()

@@ -55,17 +55,17 @@ def test_refused_rescue_of_a_tenant_delays_no_other(example: ExampleInstallation
     pool = example.start_pool(TURNO_MIN_CHILDREN="2", TURNO_MAX_CHILDREN="2", TURNO_HEARTBEAT_SECONDS="0.2")
     assert wait_until((company / str(victim)).exists, within=20)
     running = [pid for pid in children(pool.pid) if str(victim).encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    said: list[str] = []
+    output: list[str] = []
     with locked(example, "background_jobs"):
         for pid in running:
             os.kill(pid, signal.SIGKILL)
         assert pool.stdout is not None
         for line in pool.stdout:
-            said.append(line)
+            output.append(line)
             if "job not taken back yet" in line:
                 break
         others = [example.enqueue({"how": "ok"}, handler=Faulty, tenant=example.other) for _ in range(10)]
-        assert wait_until(lambda: all(completed(example, job, example.other) for job in others), within=20), said
+        assert wait_until(lambda: all(completed(example, job, example.other) for job in others), within=20), output
     assert wait_until(lambda: example.job(victim)["crashes"] == 1, within=10)
     assert pool.poll() is None
 
@@ -103,8 +103,8 @@ def test_refused_login_costs_few_children(example: ExampleInstallation) -> None:
         unsettled = "SELECT 1 FROM turno.tickets WHERE state <> 'scheduled'"
         assert wait_until(lambda: example.rows(unsettled) == [], within=20)
         pool.send_signal(signal.SIGTERM)
-        said, _ = pool.communicate(timeout=20)
-    assert 1 <= said.count("is not permitted to log in") <= 4, said
+        output, _ = pool.communicate(timeout=20)
+    assert 1 <= output.count("is not permitted to log in") <= 4, output
     jobs = [example.job(job_id) for job_id in refused]
     assert {(job["status"], job["errors"], job["crashes"], job["attempt"]) for job in jobs} == {("pending", 0, 0, 0)}
 
@@ -176,11 +176,11 @@ def test_worker_ending_unexpectedly_returns_its_jobs(example: ExampleInstallatio
     assert wait_until(lambda: {str(job) for job in jobs} <= {file.name for file in company.iterdir()}, within=20)
     mine = children(pool.pid)
     (company / "break").touch()
-    said, _ = pool.communicate(timeout=20)
+    output, _ = pool.communicate(timeout=20)
     assert pool.returncode == 1
-    assert "a fault of the program's" in said
+    assert "a fault of the program's" in output
     for job_id in jobs:
         job = example.job(job_id)
-        assert (job["status"], job["reason"], job["crashes"]) == ("pending", "its worker ended unexpectedly", 0), said
+        assert (job["status"], job["reason"], job["crashes"]) == ("pending", "its worker ended unexpectedly", 0), output
     assert example.rows("SELECT 1 FROM turno.workers") == []
     assert not any(Path(f"/proc/{pid}").exists() for pid in mine)

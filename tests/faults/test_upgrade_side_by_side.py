@@ -25,7 +25,7 @@ from turno.testing.wait import wait_until
 
 pytestmark = [pytest.mark.deep, pytest.mark.timeout(300)]
 
-ROOMS = ("app", "cli", "handlers", "imports", "nemesis", "reports", "tax_authority", "tenants", "tests", "turno")
+FOLDERS = ("app", "cli", "handlers", "imports", "nemesis", "reports", "tax_authority", "tenants", "tests", "turno")
 # Code that relies on the present columns, or on an earlier plan, fails.
 A_COLUMN_MORE_EVERYWHERE = """
 DO $$
@@ -133,8 +133,8 @@ class Callers(Repeating):
 def next_tree(tmp_path: Path) -> Path:
     """The next release: every table has a column more, every function another text, and one writes the column."""
     tree = tmp_path / "next"
-    for room in ROOMS:
-        shutil.copytree(ROOT / room, tree / room, ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in FOLDERS:
+        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for part in ("control", "tenant"):
         steps = tree / "turno" / "migrations" / part / "schema"
         version = 1 + max(int(step.name[:4]) for step in steps.glob("*.sql"))
@@ -158,8 +158,8 @@ def releases(example: ExampleInstallation, next_tree: Path) -> Iterator[tuple[Re
     example.rows("DELETE FROM customers WHERE company_name = 'Faulty'")
     both = Release(example, ROOT, "old"), Release(example, next_tree, "new")
     yield both
-    for item in both:
-        item.web.stop()
+    for release in both:
+        release.web.stop()
 
 
 def test_two_releases_side_by_side_and_back_while_people_submit(

@@ -45,7 +45,7 @@ def samples() -> list[Any]:
 def unlike(shown: Any, real: Any, at: str = "") -> list[str]:
     """Return where the sample has a field that the real answer has not."""
     if isinstance(shown, list):
-        return [wrong for item in shown for wrong in unlike(item, real[0], f"{at}[]")]
+        return [wrong for element in shown for wrong in unlike(element, real[0], f"{at}[]")]
     if not isinstance(shown, dict):
         return []
     if not isinstance(real, dict):

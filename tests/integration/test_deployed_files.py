@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 DEPLOY = ROOT / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))
 # Each limits the effects of a handler, which runs as the unit's user, on the host.
-HELD = {
+HARDENING = {
     "User": "turno",
     "EnvironmentFile": "/etc/turno/turno.env",
     "TasksMax": "512",
@@ -37,13 +37,13 @@ HELD = {
 
 def as_root_s_cron(command: str, settings: Path, log: Path) -> str:
     """The line's command on this machine: the same words, with another user and folder."""
-    here = {
+    replacements = {
         "cd /opt/turno": f"cd {ROOT}",
         "setpriv --reuid=turno --regid=turno --init-groups .venv/bin/turno": f"{sys.executable} -m turno.commands.main",
         "/etc/turno/turno.env": str(settings),
         "/var/log/turno/cleanup.log": str(log),
     }
-    for there, word in here.items():
+    for there, word in replacements.items():
         assert command.count(there) == 1, there
         command = command.replace(there, word)
     return command
@@ -79,7 +79,7 @@ def test_crontab_line_runs_passes_without_shell_settings(example: ExampleInstall
 def test_a_unit_gives_handlers_no_more_than_they_need(unit: Path) -> None:
     lines = [line.partition("=") for line in unit.read_text().splitlines() if not line.startswith(("#", "["))]
     service = {name: value for name, _, value in lines}
-    assert HELD.items() <= service.items()
+    assert HARDENING.items() <= service.items()
     assert service["MemoryMax"].endswith("G")
 
 

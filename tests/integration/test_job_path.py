@@ -109,16 +109,16 @@ class Stage:
         results, result, log_bytes = [act()], [], []
         for _ in range(2):
             begin = self._number(LOG)
-            with recorded() as one:
+            with recorded() as recorded_act:
                 results.append(act())
             log_bytes.append(self._number(LOG) - begin)
-            result.append(one)
+            result.append(recorded_act)
         sessions()
         self.end_sessions()
         functions = {function for function, calls in self._calls().items() if calls > before.get(function, 0)}
         cost = Cost(
-            calls=min(item.calls for item in result),
-            messages=min(item.messages for item in result),
+            calls=min(recording.calls for recording in result),
+            messages=min(recording.messages for recording in result),
             log_bytes=min(log_bytes),
             rows=(self._number(ROWS) - rows) // len(results),
         )
@@ -176,10 +176,10 @@ def test_a_job_passes_through_few_files_and_functions(module_database: str, monk
         [],
         Cost(0, 0, 0, 0),
     )
-    for item in (*stages, whole):
-        print(item.cost)  # noqa: T201 - shown by -rP
-        print(item.name, len(item.files), len(item.functions), *sorted(item.files), *sorted(item.functions), sep="\n  ")  # noqa: T201 - shown by -rP
-    measured = {item.name: (len(item.files), len(item.functions)) for item in (*stages, whole)}
+    for part in (*stages, whole):
+        print(part.cost)  # noqa: T201 - shown by -rP
+        print(part.name, len(part.files), len(part.functions), *sorted(part.files), *sorted(part.functions), sep="\n  ")  # noqa: T201 - shown by -rP
+    measured = {stage.name: (len(stage.files), len(stage.functions)) for stage in (*stages, whole)}
     above = {
         name for name, (files, functions) in measured.items() if files > MOST[name][0] or functions > MOST[name][1]
     }

@@ -55,26 +55,26 @@ class Web:
 
 @contextmanager
 def web() -> Iterator[Web]:
-    item = Web()
+    upstream = Web()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            item.answer(self)
+            upstream.answer(self)
 
         def do_POST(self) -> None:
-            item.answer(self)
+            upstream.answer(self)
 
         def log_message(self, *_: object) -> None:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    item.port = server.server_address[1]
+    upstream.port = server.server_address[1]
     thread = Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield item
+        yield upstream
     finally:
-        item.go_on.set()
+        upstream.go_on.set()
         server.shutdown()
         thread.join()
         server.server_close()
@@ -86,16 +86,16 @@ def nginx_before(program: Path, upstream: int, folder: Path) -> Iterator[int]:
     port = free_port()
     certificate = make_certificate(make_authority(folder, "authority"), "turno.example", address="127.0.0.1")
     text = (ROOT / "deploy" / "nginx" / "turno.conf").read_text(encoding="utf-8")
-    here = {
+    replacements = {
         "listen 443 ssl;": f"listen 127.0.0.1:{port} ssl;",
         "server 127.0.0.1:8000;": f"server 127.0.0.1:{upstream};",
         "/etc/ssl/turno.example.pem": str(certificate),
         "/etc/ssl/private/turno.example.key": str(certificate.with_suffix(".key")),
         "/var/log/nginx/turno.log": str(folder / "turno.log"),
     }
-    for there, place in here.items():
+    for there, local in replacements.items():
         assert text.count(there) == 1, there
-        text = text.replace(there, place)
+        text = text.replace(there, local)
     (folder / "turno.conf").write_text(text, encoding="utf-8")
     places = "".join(
         f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")

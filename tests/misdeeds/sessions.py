@@ -13,7 +13,7 @@ from turno.errors import PermanentFailure
 from turno.jobs.job_context import JobContext
 
 
-def who(job: JobContext, _payload: FaultyPayload) -> dict[str, Any]:
+def session_state(job: JobContext, _payload: FaultyPayload) -> dict[str, Any]:
     """Return the session's user and its state."""
     with job.connection.cursor() as cursor:
         cursor.execute(
@@ -66,7 +66,7 @@ def change_the_modes_and_give_up(job: JobContext, payload: FaultyPayload) -> dic
 
 def mess(job: JobContext, payload: FaultyPayload) -> dict[str, Any]:
     """Leave the session changed, in the way that `text` names."""
-    result = who(job, payload)
+    result = session_state(job, payload)
     match payload.text:
         case "settings":
             job.connection.execute("SET statement_timeout = '5s'; SET search_path = pg_catalog")

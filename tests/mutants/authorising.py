@@ -5,14 +5,14 @@ from tests.mutants.mutant import Mutant
 TESTS = "tests/integration/tax_authority/test_taxpayer_sync.py"
 AUTHORISATION = "tax_authority/invoice_authorisation.py"
 HANDLER = "tax_authority/taxpayer_sync.py"
-ONE = "decision 0075: the number is the key"
+NUMBER_IS_KEY = "decision 0075: the number is the key"
 APART = "issue 17, point 3: per-tenant certificates"
 AWAY = "issue 17, point 3: while the authority is away no attempt is counted"
 
 MUTANTS = (
     Mutant(
         "another's voucher is taken for ours",
-        ONE,
+        NUMBER_IS_KEY,
         AUTHORISATION,
         "return Done(as_result(stored)) if result else Unknown(",
         "return Done(as_result(stored)) if True else Unknown(",
@@ -20,7 +20,7 @@ MUTANTS = (
     ),
     Mutant(
         "a request that may still take effect is sent again",
-        ONE,
+        NUMBER_IS_KEY,
         AUTHORISATION,
         "if effect.age < self.latest or ",
         "if ",
@@ -28,7 +28,7 @@ MUTANTS = (
     ),
     Mutant(
         "a missing number is not noticed",
-        ONE,
+        NUMBER_IS_KEY,
         AUTHORISATION,
         "        if self.last < number - 1:\n",
         "        if False:\n",
@@ -36,7 +36,7 @@ MUTANTS = (
     ),
     Mutant(
         "several jobs of a branch ask at once",
-        ONE,
+        NUMBER_IS_KEY,
         HANDLER,
         "    key_limit = 1\n",
         "    key_limit = 2\n",

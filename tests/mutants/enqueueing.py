@@ -10,7 +10,7 @@ STANDBY = "tests/faults/test_synchronous_standby.py"
 ON_THEIRS = "turno/store/host.py"
 TRANSACTIONAL = "rolled back means never there"
 HOST = "under the host's role, and no other"
-ONE_KEY = "the key's promise is POST's"
+KEY_PROMISE = "the key's promise is POST's"
 DURABLE = "a replay is acknowledged once the first commit is as durable as its own would be"
 STRICT = "as strict as POST"
 
@@ -75,7 +75,7 @@ MUTANTS = (
     ),
     Mutant(
         "a key of code's is reused by a second request",
-        ONE_KEY,
+        KEY_PROMISE,
         ENQUEUE,
         "WHEN h.payload_hash = w.payload_hash THEN 'replayed' ELSE 'conflict' END",
         "ELSE 'replayed' END",
@@ -83,7 +83,7 @@ MUTANTS = (
     ),
     Mutant(
         "the loser of a race for a key does not receive its job",
-        ONE_KEY,
+        KEY_PROMISE,
         ENQUEUE,
         "        EXIT WHEN inserted = cardinality(p_jobs);\n",
         "        EXIT;\n",
@@ -99,7 +99,7 @@ MUTANTS = (
     ),
     Mutant(
         "unique for a while is unique for ever",
-        ONE_KEY,
+        KEY_PROMISE,
         ENQUEUE,
         "    IF expiring THEN\n",
         "    IF false THEN\n",
@@ -107,7 +107,7 @@ MUTANTS = (
     ),
     Mutant(
         "unique for a while is not unique",
-        ONE_KEY,
+        KEY_PROMISE,
         ENQUEUE,
         "(j.created_at <= clock_timestamp() - w.unique_for OR",
         "(true OR",
@@ -163,7 +163,7 @@ MUTANTS = (
     ),
     Mutant(
         "a child of a job is never the existing job",
-        ONE_KEY,
+        KEY_PROMISE,
         "turno/store/handler/attempts.py",
         '    return Enqueued(job_id, verdict == "accepted")\n',
         "    return Enqueued(job_id, is_new=True)\n",

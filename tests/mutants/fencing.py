@@ -12,7 +12,7 @@ ZOMBIE = f"{TESTS}::test_a_zombie_writes_nothing_while_another_attempt_runs"
 OUTSIDE = f"{TESTS}::test_work_outside_the_job_s_transaction_is_refused_by_name"
 
 STOP, NO_STOP = "stop boolean := claim_hold(p_job, p_token);", "stop boolean := false;"
-HELD = "PERFORM FROM turno.tickets WHERE job_id = p_job AND token = p_token FOR UPDATE;\n"
+LOCK_TICKET = "PERFORM FROM turno.tickets WHERE job_id = p_job AND token = p_token FOR UPDATE;\n"
 
 MUTANTS = (
     Mutant(
@@ -27,8 +27,8 @@ MUTANTS = (
         "claim_hold does not compare the token",
         PROMISE,
         "turno/migrations/tenant/functions/claim_hold.sql",
-        HELD + "    IF NOT FOUND THEN\n        RAISE",
-        HELD.replace("AND token = p_token ", "") + "    IF NOT FOUND THEN\n        RAISE",
+        LOCK_TICKET + "    IF NOT FOUND THEN\n        RAISE",
+        LOCK_TICKET.replace("AND token = p_token ", "") + "    IF NOT FOUND THEN\n        RAISE",
         (f"{ZOMBIE}[fail]",),
     ),
     Mutant(

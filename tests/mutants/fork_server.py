@@ -63,8 +63,8 @@ def run(request: dict[str, Any]) -> None:
     os.setsid()
     null = os.open(os.devnull, os.O_RDONLY)
     output = os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    for here, there in ((null, 0), (output, 1), (output, 2)):
-        os.dup2(here, there)
+    for source, target in ((null, 0), (output, 1), (output, 2)):
+        os.dup2(source, target)
     status = 70  # as sysexits.h has it: the run itself is at fault
     try:
         status = int(pytest.main(request["arguments"]))

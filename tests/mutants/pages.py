@@ -18,7 +18,7 @@ OWN_TROUBLE = "promise 9: pages read every value that a tenant stores"
 MOUNTED = "tests/integration/web/test_mounted.py"
 ASGI = "tests/unit/web/test_asgi.py"
 HOSTS = "promise 10: Turno is a guest, in an application as in a database"
-HELD = "promise 9: one tenant's requests hold the web for no other tenant"
+WEB_SHARE = "promise 9: one tenant's requests hold the web for no other tenant"
 COOKIE = "section 8: an HttpOnly SameSite cookie with CSRF protection"
 
 MUTANTS = (
@@ -288,7 +288,7 @@ MUTANTS = (
     ),
     Mutant(
         "streams take every thread of a server",
-        HELD,
+        WEB_SHARE,
         "turno/capabilities/streams/hub.py",
         "(self._most if most is None else min(most, self._most))",
         "self._most",
@@ -320,7 +320,7 @@ MUTANTS = (
     ),
     Mutant(
         "a page reads payloads of any size",
-        HELD,
+        WEB_SHARE,
         "turno/store/api/jobs.py",
         " AND pg_column_size(payload) <= %s",
         " AND %s > 0",

@@ -13,7 +13,7 @@ OFFERED = "section 6: no worker is launched for nothing"
 STORED = "tests/capabilities/rabbitmq/test_stored.py"
 ORPHANS = "tests/integration/maintenance/test_orphans.py"
 OUTAGE = "section 7: the database's clock decides, and an outage is not a worker's fault"
-ONE_TENANTS = "promise 9: one tenant's trouble stays that tenant's"
+TENANT_ISOLATION = "promise 9: one tenant's trouble stays that tenant's"
 NEVER_LOST = "promise 1: a job answered 202 is never lost"
 FENCED = "promise 3: a worker that lost its claim can write nothing"
 ALIVE = "promise 4: a dead worker is noticed by its missing heartbeat, never by a job's age"
@@ -89,7 +89,7 @@ MUTANTS = (
     ),
     Mutant(
         "one tenant's orphans are tried to the last",
-        ONE_TENANTS,
+        TENANT_ISOLATION,
         "turno/maintenance/tasks.py",
         "tries=3,",
         "tries=100,",
@@ -97,7 +97,7 @@ MUTANTS = (
     ),
     Mutant(
         "one orphan's error ends its tenant's rescue",
-        ONE_TENANTS,
+        TENANT_ISOLATION,
         "turno/maintenance/tasks.py",
         "tries=3,",
         "tries=1,",
@@ -113,7 +113,7 @@ MUTANTS = (
     ),
     Mutant(
         "orphans come in the order of their ids",
-        ONE_TENANTS,
+        TENANT_ISOLATION,
         "turno/migrations/control/functions/worker_start.sql",
         "ORDER BY row_number() OVER (PARTITION BY t.tenant_id ORDER BY random())",
         "ORDER BY t.job_id",
@@ -333,7 +333,7 @@ MUTANTS = (
     ),
     Mutant(
         "due jobs of one tenant go before all others'",
-        ONE_TENANTS,
+        TENANT_ISOLATION,
         "turno/migrations/control/functions/promote.sql",
         "IF cardinality(due) = p_limit THEN",
         "IF false THEN",

@@ -42,9 +42,9 @@ def wait_until(
     if _whole[0]:
         return _wait_until(condition, within=within, every=every, crowded=crowded)
     seconds = shortened(within, crowded=_crowded[0])
-    held = _wait_until(condition, within=seconds, every=every, crowded=lambda: 1.0)
-    _cut_short[0] |= not held and seconds < within
-    return held
+    result = _wait_until(condition, within=seconds, every=every, crowded=lambda: 1.0)
+    _cut_short[0] |= not result and seconds < within
+    return result
 
 
 @pytest.hookimpl(tryfirst=True)

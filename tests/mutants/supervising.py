@@ -8,7 +8,7 @@ TROUBLE = "promise 9: one tenant's trouble stays that tenant's"
 CRASHES = "section 3: errors and crashes are counted apart"
 ALIVE = "promise 4: a dead worker is noticed by its missing heartbeat, never by a job's age"
 NO_FAULT = "section 7: an outage is not a worker's fault"
-ONE_TENANT = "tests/faults/test_trouble_of_one_tenant.py"
+TENANT_TROUBLE = "tests/faults/test_trouble_of_one_tenant.py"
 RESCUER = "tests/unit/worker/test_rescuer.py"
 LINK = "tests/unit/store/test_engine_link.py"
 JANITOR = "tests/unit/worker/test_maintenance_process.py"
@@ -27,7 +27,7 @@ MUTANTS = (
         "turno/worker/distributor.py",
         "if self.shutdown.requested or self.quiet or monotonic() < self._claims_at:",
         "if self.shutdown.requested or self.quiet or self.rescuer:",
-        (f"{ONE_TENANT}::test_refused_rescue_of_a_tenant_delays_no_other",),
+        (f"{TENANT_TROUBLE}::test_refused_rescue_of_a_tenant_delays_no_other",),
     ),
     Mutant(
         "a refused rescue is tried again at once",
@@ -91,7 +91,7 @@ MUTANTS = (
         "turno/worker/supervisor.py",
         "            ending.callback(self._hand_back)\n",
         "",
-        (f"{ONE_TENANT}::test_worker_ending_unexpectedly_returns_its_jobs",),
+        (f"{TENANT_TROUBLE}::test_worker_ending_unexpectedly_returns_its_jobs",),
     ),
     Mutant(
         "a standby's refusal is no outage",
@@ -299,7 +299,7 @@ MUTANTS = (
         "turno/worker/distributor.py",
         "self.rescuer.pass_over(self._claim(worker, free))",
         "self._claim(worker, free)",
-        (f"{ONE_TENANT}::test_refused_login_costs_few_children",),
+        (f"{TENANT_TROUBLE}::test_refused_login_costs_few_children",),
     ),
     Mutant(
         "a start waits for a lock as long as any statement of a handler's",

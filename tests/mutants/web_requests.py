@@ -22,10 +22,10 @@ ASGI = "tests/unit/web/test_asgi.py"
 FORGED = "tests/unit/web/test_tokens.py::test_forged_tokens_are_refused"
 TOKEN = "section 8: a fixed algorithm list; exp, iat, aud, iss, sub required"
 SAME = "section 8: foreign and unknown ids give the same 404"
-HELD = "promise 9: one tenant's requests hold the web for no other tenant"
+WEB_SHARE = "promise 9: one tenant's requests hold the web for no other tenant"
 OWN_TROUBLE = "promise 9: pages and operators read every value that a tenant stores"
-ONE_KEY = "section 6: one key and one body are one job"
-ONE_RETRY = "section 3: retrying is a compare-and-set that makes one new job"
+SAME_KEY = "section 6: one key and one body are one job"
+SINGLE_RETRY = "section 3: retrying is a compare-and-set that makes one new job"
 TYPES = "tests/integration/dispatch/test_payload_types.py"
 ENDS = "tests/integration/runner/test_attempt_ends.py"
 
@@ -136,7 +136,7 @@ MUTANTS = (
     ),
     Mutant(
         "a name that stands twice is looked for in quadratic time",
-        HELD,
+        WEB_SHARE,
         "turno/jobs/json_text.py",
         "times = Counter(name for name, _ in pairs)\n        twice = next(name for name in times if times[name] > 1)",
         "names = [name for name, _ in pairs]\n        twice = next(name for name in names if names.count(name) > 1)",
@@ -144,7 +144,7 @@ MUTANTS = (
     ),
     Mutant(
         "an order that stands twice is looked for in quadratic time",
-        HELD,
+        WEB_SHARE,
         "handlers/batch_invoicing.py",
         "for order, times in Counter(payload.order_ids).items() if times > 1",
         "for order in {*payload.order_ids} if payload.order_ids.count(order) > 1",
@@ -152,7 +152,7 @@ MUTANTS = (
     ),
     Mutant(
         "a batch has no limit",
-        HELD,
+        WEB_SHARE,
         "handlers/batch_invoicing.py",
         "Meta(max_length=LARGEST_BATCH)",
         "Meta(max_length=LARGEST_BATCH**2)",
@@ -160,7 +160,7 @@ MUTANTS = (
     ),
     Mutant(
         "every problem of a body is listed",
-        HELD,
+        WEB_SHARE,
         "turno/web/responses.py",
         "list(errors[:MAX_LISTED_PROBLEMS])",
         "list(errors)",
@@ -168,7 +168,7 @@ MUTANTS = (
     ),
     Mutant(
         "every problem of a payload is named before all but some are cut",
-        HELD,
+        WEB_SHARE,
         "turno/jobs/misfits.py",
         "if len(named) > MOST_PROBLEMS:",
         "if False:",
@@ -275,7 +275,7 @@ MUTANTS = (
     ),
     Mutant(
         "a key may name two bodies",
-        ONE_KEY,
+        SAME_KEY,
         "turno/migrations/tenant/functions/jobs_enqueue.sql",
         "WHEN h.payload_hash = w.payload_hash THEN 'replayed' ELSE 'conflict' END",
         "ELSE 'replayed' END",
@@ -283,7 +283,7 @@ MUTANTS = (
     ),
     Mutant(
         "a second request with a key is a fault",
-        ONE_KEY,
+        SAME_KEY,
         "turno/migrations/tenant/functions/jobs_enqueue.sql",
         "            ON CONFLICT DO NOTHING\n",
         "",
@@ -291,7 +291,7 @@ MUTANTS = (
     ),
     Mutant(
         "a reader waits for a tenant's locks as long as a worker",
-        HELD,
+        WEB_SHARE,
         "turno/tenancy/identity/session.py",
         'SERVICE_TIMEOUTS | {"lock_timeout": "300"}',
         "SERVICE_TIMEOUTS",
@@ -299,7 +299,7 @@ MUTANTS = (
     ),
     Mutant(
         "a command waits for a tenant's locks as long as a worker",
-        HELD,
+        WEB_SHARE,
         "turno/migrations/tenant/functions/jobs_enqueue.sql",
         "PERFORM set_config('lock_timeout', '1s', true);",
         "PERFORM set_config('lock_timeout', '5s', true);",
@@ -307,7 +307,7 @@ MUTANTS = (
     ),
     Mutant(
         "one tenant may have every thread",
-        HELD,
+        WEB_SHARE,
         "turno/http_server/request_threads.py",
         "if not self.free(tenant):",
         "if False:",
@@ -315,7 +315,7 @@ MUTANTS = (
     ),
     Mutant(
         "all large bodies are computed on at once",
-        HELD,
+        WEB_SHARE,
         "turno/web/requests.py",
         "return _computing if length is None or length > SMALL_BODY_BYTES else _PASSING",
         "return _PASSING",
@@ -323,7 +323,7 @@ MUTANTS = (
     ),
     Mutant(
         "a cancel waits for a tenant's locks as long as a worker",
-        HELD,
+        WEB_SHARE,
         "turno/tenancy/identity/session.py",
         'COMMAND_LOCK_TIMEOUT = "1000"',
         'COMMAND_LOCK_TIMEOUT = "5000"',
@@ -331,7 +331,7 @@ MUTANTS = (
     ),
     Mutant(
         "expensive requests of a tenant have many threads",
-        HELD,
+        WEB_SHARE,
         "turno/http_server/request_threads.py",
         "if self._clock() - since < RECENTLY:",
         "if False:",
@@ -347,7 +347,7 @@ MUTANTS = (
     ),
     Mutant(
         "two tenants may have every thread",
-        HELD,
+        WEB_SHARE,
         "turno/http_server/request_threads.py",
         "left = self._threads - (self._taken.total() - own)",
         "left = self._threads",
@@ -387,7 +387,7 @@ MUTANTS = (
     ),
     Mutant(
         "a customer's name is as long as the page",
-        HELD,
+        WEB_SHARE,
         "app/orders.py",
         "left(company_name, 200) AS company_name",
         "company_name",
@@ -395,7 +395,7 @@ MUTANTS = (
     ),
     Mutant(
         "a slow client is never given up",
-        HELD,
+        WEB_SHARE,
         "turno/http_server/client_connection.py",
         "self._began is not None and now > self._began + CLIENT_TIMEOUT_SECONDS and self.idle",
         "False",
@@ -403,7 +403,7 @@ MUTANTS = (
     ),
     Mutant(
         "a slow body has any time",
-        HELD,
+        WEB_SHARE,
         "turno/http_server/front.py",
         "limit.reschedule(due + size / MIN_BYTES_PER_SECOND)",
         "limit.reschedule(None)",
@@ -411,7 +411,7 @@ MUTANTS = (
     ),
     Mutant(
         "a line end stops the time of an idle connection",
-        HELD,
+        WEB_SHARE,
         "turno/http_server/client_connection.py",
         "            self._began = self._began or self.loop.time()\n",
         "",
@@ -427,7 +427,7 @@ MUTANTS = (
     ),
     Mutant(
         "a client that takes no response is never given up",
-        HELD,
+        WEB_SHARE,
         "turno/http_server/client_connection.py",
         "if unsent and now > self._taken_at + self.patience:",
         "if False:",
@@ -435,7 +435,7 @@ MUTANTS = (
     ),
     Mutant(
         "slow clients fill the memory",
-        HELD,
+        WEB_SHARE,
         "turno/http_server/front.py",
         "if sum(self._incomplete.values()) > MAX_BUFFERED_BYTES:",
         "if False:",
@@ -443,7 +443,7 @@ MUTANTS = (
     ),
     Mutant(
         "a new client's time to take a response is over",
-        HELD,
+        WEB_SHARE,
         "turno/http_server/client_connection.py",
         "        self._taken_at = self.loop.time()\n        self._all = connections\n",
         "        self._taken_at = 0.0\n        self._all = connections\n",
@@ -451,7 +451,7 @@ MUTANTS = (
     ),
     Mutant(
         "slow clients take every connection",
-        HELD,
+        WEB_SHARE,
         "turno/http_server/client_connection.py",
         "if len(self._open) >= self._most and",
         "if False and",
@@ -459,7 +459,7 @@ MUTANTS = (
     ),
     Mutant(
         "a key counts only while its job's times lie ahead",
-        ONE_KEY,
+        SAME_KEY,
         "turno/web/api/submit.py",
         "if problems or (late and not repeated()):",
         "if problems or late:",
@@ -467,7 +467,7 @@ MUTANTS = (
     ),
     Mutant(
         "a job may have been due for two thousand years",
-        HELD,
+        WEB_SHARE,
         "turno/jobs/new_job.py",
         "if run_at and not now - LONGEST_PAST < run_at <= now + FARTHEST:",
         "if run_at and run_at > now + FARTHEST:",
@@ -475,7 +475,7 @@ MUTANTS = (
     ),
     Mutant(
         "the loser of a race for a key hears nothing",
-        ONE_KEY,
+        SAME_KEY,
         "turno/migrations/tenant/functions/jobs_enqueue.sql",
         "        EXIT WHEN inserted = cardinality(p_jobs);\n",
         "        EXIT;\n",
@@ -499,7 +499,7 @@ MUTANTS = (
     ),
     Mutant(
         "a job may be retried twice",
-        ONE_RETRY,
+        SINGLE_RETRY,
         "turno/migrations/tenant/functions/job_retry.sql",
         "ELSIF old.successor_id IS NOT NULL THEN",
         "ELSIF false THEN",
@@ -507,7 +507,7 @@ MUTANTS = (
     ),
     Mutant(
         "two retries at once make two jobs",
-        ONE_RETRY,
+        SINGLE_RETRY,
         "turno/migrations/tenant/functions/job_retry.sql",
         "WHERE j.id = p_job AND (p_user IS NULL OR j.user_id = p_user) FOR UPDATE;",
         "WHERE j.id = p_job AND (p_user IS NULL OR j.user_id = p_user);",

@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
-ROOMS = {"app", "cli", "handlers", "imports", "nemesis", "reports", "tax_authority", "tenants", "tests", "turno"}
+PACKAGES = {"app", "cli", "handlers", "imports", "nemesis", "reports", "tax_authority", "tenants", "tests", "turno"}
 
 
 # The errors of a mutant that cannot run, in any test; they prove nothing about the guard.
@@ -57,9 +57,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def _imported_from_elsewhere() -> list[str]:
-    here = Path.cwd()
+    root = Path.cwd()
     return [
         name
         for name, module in sys.modules.items()
-        if name.split(".")[0] in ROOMS and module.__file__ and not Path(module.__file__).is_relative_to(here)
+        if name.split(".")[0] in PACKAGES and module.__file__ and not Path(module.__file__).is_relative_to(root)
     ]

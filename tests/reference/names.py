@@ -18,8 +18,8 @@ WITH_METHODS = {"Client", "Job", "JobContext", "JobHandler"}
 
 def library_page() -> str:
     """Return docs/library.md with the present signatures between its markers."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    return before + BEGIN + "\n" + "\n".join(_lines()) + "\n\n" + END + rest.partition(END)[2]
+    before, _, after = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    return before + BEGIN + "\n" + "\n".join(_lines()) + "\n\n" + END + after.partition(END)[2]
 
 
 def _lines() -> Iterator[str]:

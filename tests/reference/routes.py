@@ -22,8 +22,8 @@ GENERAL_STATUSES = {"400", "401", "403", "404", "413", "415", "429", "500", "503
 
 def client_page() -> str:
     """Return docs/client.md with the present routes between its markers."""
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    return before + BEGIN + "\n".join(_lines(_document())) + "\n" + END + rest.partition(END)[2]
+    before, _, after = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    return before + BEGIN + "\n".join(_lines(_document())) + "\n" + END + after.partition(END)[2]
 
 
 def _document() -> dict[str, Any]:

@@ -43,7 +43,7 @@ def test_an_unknown_name_in_the_switch_is_refused(switch: str) -> None:
 
 @pytest.mark.usefixtures("two")
 def test_only_a_capability_without_its_folder_is_left_behind() -> None:
-    assert [left_behind(item) for item in (None, "core", "gauges", "gadgets")] == [False, False, False, True]
+    assert [left_behind(name) for name in (None, "core", "gauges", "gadgets")] == [False, False, False, True]
 
 
 @pytest.mark.usefixtures("two")

@@ -79,7 +79,7 @@ def say(servers: list[Server], monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def events(*reply: Any, end: bytes = b"") -> tuple[int, dict[str, str], bytes]:
-    frames = b"".join(b"event:job\ndata:%s\n\n" % json.dumps(item).encode() for item in reply)
+    frames = b"".join(b"event:job\ndata:%s\n\n" % json.dumps(body).encode() for body in reply)
     return 200, {"Content-Type": "text/event-stream"}, b"retry: 1\n\n: still here\n\n" + frames + end
 
 

@@ -162,8 +162,8 @@ def test_every_page_stands_in_the_navigation() -> None:
     for index in ("docs/index.md", "docs/decisions/index.md"):
         for lines in re.findall(r"```\{toctree\}\n(?::[^\n]*\n)*\n(.*?)```", text_of(ROOT / index), re.DOTALL):
             for line in lines.splitlines():
-                place = re.sub(r".*<(.*)>", r"\1", line)
-                named.add((ROOT / index).parent.joinpath(place).resolve().relative_to(ROOT).as_posix())
+                target = re.sub(r".*<(.*)>", r"\1", line)
+                named.add((ROOT / index).parent.joinpath(target).resolve().relative_to(ROOT).as_posix())
     assert pages == named, "name each page in docs/index.md under its reader, a decision in docs/decisions/index.md"
 
 

@@ -118,11 +118,11 @@ def objects() -> Iterator[dict[str, Any]]:
 
 def pods() -> Iterator[tuple[str, dict[str, Any]]]:
     """Each described pod, by the name of its controller."""
-    for one in objects():
-        spec = one.get("spec", {})
+    for manifest in objects():
+        spec = manifest.get("spec", {})
         spec = spec.get("jobTemplate", {}).get("spec", spec)
         if "template" in spec:
-            yield one["metadata"]["name"], spec["template"]["spec"]
+            yield manifest["metadata"]["name"], spec["template"]["spec"]
 
 
 @pytest.mark.parametrize(("name", "pod"), list(pods()), ids=[name for name, _ in pods()])
@@ -158,40 +158,40 @@ def test_a_pod_runs_a_command_that_exists_confined_and_is_probed(name: str, pod:
 
 
 def test_settings_and_secrets_of_the_cluster_exist() -> None:
-    (kustomization,) = [one for one in objects() if "configMapGenerator" in one]
+    (kustomization,) = [manifest for manifest in objects() if "configMapGenerator" in manifest]
     (generated,) = kustomization["configMapGenerator"]
     variables = dict(line.split("=", 1) for line in generated["literals"])
     assert variables.keys() <= SETTINGS
     Settings.read(variables)
     named = {ref[kind]["name"] for _, pod in pods() for ref in pod["containers"][0]["envFrom"] for kind in ref}
     assert named == {generated["name"], "turno-provisioner"}
-    assert not any(one["kind"] == "Secret" for one in objects())
+    assert not any(manifest["kind"] == "Secret" for manifest in objects())
 
 
 def test_selectors_find_their_objects() -> None:
     labels = {}
-    for one in objects():
-        if one["kind"] == "Deployment":
-            labels[one["metadata"]["name"]] = one["spec"]["template"]["metadata"]["labels"]
-            assert one["spec"]["selector"]["matchLabels"] == labels[one["metadata"]["name"]]
-    for one in objects():
-        name = one["metadata"]["name"] if "metadata" in one else ""
-        if one["kind"] == "PodDisruptionBudget":
-            assert one["spec"]["selector"]["matchLabels"] == labels[name]
-        if one["kind"] == "Service":
-            assert one["spec"]["selector"] == labels[name]
-        if one["kind"] == "ScaledObject":
-            assert one["spec"]["scaleTargetRef"]["name"] in labels
+    for manifest in objects():
+        if manifest["kind"] == "Deployment":
+            labels[manifest["metadata"]["name"]] = manifest["spec"]["template"]["metadata"]["labels"]
+            assert manifest["spec"]["selector"]["matchLabels"] == labels[manifest["metadata"]["name"]]
+    for manifest in objects():
+        name = manifest["metadata"]["name"] if "metadata" in manifest else ""
+        if manifest["kind"] == "PodDisruptionBudget":
+            assert manifest["spec"]["selector"]["matchLabels"] == labels[name]
+        if manifest["kind"] == "Service":
+            assert manifest["spec"]["selector"] == labels[name]
+        if manifest["kind"] == "ScaledObject":
+            assert manifest["spec"]["scaleTargetRef"]["name"] in labels
 
 
 def scalers() -> Iterator[tuple[str, str]]:
     """The query of each scaler, and the queue that its workers serve."""
     queues = {name: pod["containers"][0]["args"][-1] for name, pod in pods() if name.startswith("pool")}
-    result = [one for one in objects() if one["kind"] == "ScaledObject"]
+    result = [manifest for manifest in objects() if manifest["kind"] == "ScaledObject"]
     assert len(result) == len(queues) == 2
-    for item in result:
-        (trigger,) = item["spec"]["triggers"]
-        yield trigger["metadata"]["query"], queues[item["metadata"]["name"]]
+    for scaler in result:
+        (trigger,) = scaler["spec"]["triggers"]
+        yield trigger["metadata"]["query"], queues[scaler["metadata"]["name"]]
 
 
 def test_scaler_reads_oldest_wait_of_its_queue() -> None:
@@ -209,8 +209,8 @@ def test_prometheus_answers_a_scaler(promtool: Path, tmp_path: Path) -> None:
 def evaluated(promtool: Path, folder: Path, query: str, queue: str) -> str:
     """Prometheus's answer to the query: the oldest of the queue's waits, and 0 without waits."""
     series = [
-        {"series": f'turno_oldest_wait_seconds{{backend="pool",queue="{item}",type="{kind}"}}', "values": values}
-        for item, kind, values in ((queue, "a", "_ 12"), (queue, "b", "_ 40"), ("other", "c", "_ 90"))
+        {"series": f'turno_oldest_wait_seconds{{backend="pool",queue="{name}",type="{kind}"}}', "values": values}
+        for name, kind, values in ((queue, "a", "_ 12"), (queue, "b", "_ 40"), ("other", "c", "_ 90"))
     ]
     expected = [
         {"expr": query, "eval_time": at, "exp_samples": [{"labels": "{}", "value": value}]}
@@ -226,7 +226,9 @@ def evaluated(promtool: Path, folder: Path, query: str, queue: str) -> str:
 
 def test_kubernetes_knows_every_kind_and_field() -> None:
     ours = [
-        one for one in objects() if one["apiVersion"].partition("/")[0] not in {"kustomize.config.k8s.io", "keda.sh"}
+        manifest
+        for manifest in objects()
+        if manifest["apiVersion"].partition("/")[0] not in {"kustomize.config.k8s.io", "keda.sh"}
     ]
     assert {known["kind"] for known in ours} > {"Deployment", "CronJob", "Job", "Ingress", "NetworkPolicy"}
     for known in ours:
@@ -234,10 +236,10 @@ def test_kubernetes_knows_every_kind_and_field() -> None:
 
 
 def test_kustomization_takes_every_file_and_patches_objects() -> None:
-    known = {one["metadata"]["name"]: one for one in objects() if one["kind"] == "Deployment"}
-    for file in (item for item in MANIFESTS if item.name == "kustomization.yaml"):
+    known = {manifest["metadata"]["name"]: manifest for manifest in objects() if manifest["kind"] == "Deployment"}
+    for file in (path for path in MANIFESTS if path.name == "kustomization.yaml"):
         reply = yaml.safe_load(file.read_text(encoding="utf-8"))
-        files = {item.name for item in file.parent.glob("*.yaml")} - {file.name}
+        files = {path.name for path in file.parent.glob("*.yaml")} - {file.name}
         assert files == {name for name in reply["resources"] if name.endswith(".yaml")}
         assert all((file.parent / name).exists() for name in reply["resources"])
         for patch in reply.get("patches", []):
@@ -245,6 +247,6 @@ def test_kustomization_takes_every_file_and_patches_objects() -> None:
             (operation,) = yaml.safe_load(patch["patch"])
             assert operation == {"op": "remove", "path": "/spec/replicas"}
             assert len(changed) == 2
-            assert all("replicas" in item["spec"] for item in changed)
-    (base,) = [one for one in objects() if "images" in one]
+            assert all("replicas" in deployment["spec"] for deployment in changed)
+    (base,) = [manifest for manifest in objects() if "images" in manifest]
     assert {pod["containers"][0]["image"] for _, pod in pods()} == {image["name"] for image in base["images"]}

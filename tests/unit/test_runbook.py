@@ -31,7 +31,7 @@ def rows(part: str) -> dict[str, list[str]]:
     """Return the cells of the table below a heading, by the first code in a row."""
     lines = ALERTS.partition(f"### {part}\n")[2].partition("\n### ")[0].splitlines()
     cells = [line.strip("| ").split(" | ") for line in lines if line.startswith("| `")]
-    return {first.strip("`"): rest for first, *rest in cells if first != "`alert`"}
+    return {first.strip("`"): values for first, *values in cells if first != "`alert`"}
 
 
 def test_alerts_of_turno_are_exactly_the_explained_ones() -> None:
@@ -82,13 +82,13 @@ def test_the_messages_that_it_quotes_are_in_the_code() -> None:
 def test_the_options_of_the_commands_exist(page: str) -> None:
     context = click.Context(main)
     seen = 0
-    for name, further, rest in COMMAND.findall(PAGES[page]):
+    for name, further, arguments in COMMAND.findall(PAGES[page]):
         command = main.get_command(context, name)
         if isinstance(command, click.Group) and further:
             command = command.get_command(context, further)
         assert command is not None, name
         known = {option for param in command.params for option in (*param.opts, *param.secondary_opts)}
-        wanted = set(re.findall(r"(?<!\S)--[a-z][a-z-]*", rest))
+        wanted = set(re.findall(r"(?<!\S)--[a-z][a-z-]*", arguments))
         assert wanted - known == set(), f"turno {name} {further}"
         seen += len(wanted)
     assert seen > 2

@@ -74,8 +74,8 @@ def test_missing_setting_of_a_command_is_named() -> None:
 
 
 def test_the_slot_folder_is_one_per_installation_unless_set() -> None:
-    item, other = (Settings.read({"DATABASE_URL": f"postgresql:///{name}"}) for name in "ab")
-    assert item.slot_dir != other.slot_dir
+    first, other = (Settings.read({"DATABASE_URL": f"postgresql:///{name}"}) for name in "ab")
+    assert first.slot_dir != other.slot_dir
     assert Settings.read({"TURNO_RUN_FOLDER": "/run/turno"}).slot_dir == Path("/run/turno")
 
 

@@ -71,7 +71,7 @@ def everything(service: Service) -> list[Any]:
 
 def problems(answer: TestResponse) -> dict[str, str]:
     assert answer.status_code == 400, answer.text
-    return {item["field"]: item["problem"] for item in answer.get_json()["errors"]}
+    return {error["field"]: error["problem"] for error in answer.get_json()["errors"]}
 
 
 @pytest.mark.parametrize("path", READ)
@@ -82,17 +82,17 @@ def test_users_are_shown_nothing_and_every_role_is(service: Service, path: str) 
 
 
 @pytest.mark.parametrize(("method", "path", "body"), CHANGE)
-@pytest.mark.parametrize("who", ["user", "reader", "of another company"])
-def test_unauthorised_user_changes_nothing(service: Service, method: str, path: str, body: Any, who: str) -> None:
+@pytest.mark.parametrize("account", ["user", "reader", "of another company"])
+def test_unauthorised_user_changes_nothing(service: Service, method: str, path: str, body: Any, account: str) -> None:
     failed(service)
     before = everything(service)
     asker = {
         "user": service.caller(),
         "reader": operator(service, role="reader"),
         "of another company": operator(service, companies=["umbrella"]),
-    }[who]
+    }[account]
     answered = asker.ask(method, path, json=body)
-    if who == "of another company" and answered.status_code == 200:
+    if account == "of another company" and answered.status_code == 200:
         assert not answered.get_json().get("changed", answered.get_json().get("webhooks"))
     else:
         assert answered.status_code in {403, 404}
@@ -132,7 +132,7 @@ def test_jobs_are_listed_page_by_page_and_grouped_by_error(service: Service) -> 
     seen, cursor = [], ""
     while True:
         page = eva.get(f"/api/admin/jobs?status=failed&limit=1{cursor}").get_json()
-        seen += [(item["job_id"], item["tenant"], item["error"]) for item in page["jobs"]]
+        seen += [(job["job_id"], job["tenant"], job["error"]) for job in page["jobs"]]
         if page["next_cursor"] is None:
             break
         cursor = f"&cursor={page['next_cursor'].replace('+', '%2B')}"
@@ -188,7 +188,7 @@ def test_a_tenant_s_settings_are_changed_and_taken_away(service: Service) -> Non
     body = eva.ask("PATCH", "/api/admin/tenants/north", json={"paused": False, "cap": None}).get_json()
     assert (body["paused_at"], body["weight"], body["cap"]) == (None, 5, None)
     listed = eva.get("/api/admin/tenants?limit=1").get_json()
-    assert ([item["tenant"] for item in listed["tenants"]], listed["next_cursor"]) == (["north"], "north")
+    assert ([tenant["tenant"] for tenant in listed["tenants"]], listed["next_cursor"]) == (["north"], "north")
 
 
 def test_tenant_quota_comes_before_the_default(service: Service) -> None:
@@ -288,9 +288,7 @@ def test_job_search_covers_tenants_of_token_companies(service: Service) -> None:
     admin, eva = operator(service, role="admin"), operator(service)
     for query in (f"user={ana.user}", "correlation_id=tonight-4711", f"payload=words&user={ana.user}"):
         page = admin.get(f"/api/admin/jobs?{query}").get_json()
-        assert [(item["job_id"], item["tenant"], item["company"]) for item in page["jobs"]] == [
-            (job_id, "south", "acme")
-        ]
+        assert [(job["job_id"], job["tenant"], job["company"]) for job in page["jobs"]] == [(job_id, "south", "acme")]
         assert page["not_searched"] == 0
         assert admin.get(f"/api/admin/jobs?{query}&tenant=north").get_json()["jobs"] == []
         foreign = operator(service, role="admin", companies=["umbrella"])
@@ -308,7 +306,7 @@ def test_a_tenant_that_cannot_be_searched_stops_no_search(service: Service) -> N
         page = operator(service, role="admin").get(f"/api/admin/jobs?user={ana.user}").get_json()
     finally:
         service.rows("ALTER TABLE moved RENAME TO background_jobs", tenant="north")
-    assert [item["job_id"] for item in page["jobs"]] == [job_id]
+    assert [job["job_id"] for job in page["jobs"]] == [job_id]
     assert page["not_searched"] == 1
 
 
@@ -320,7 +318,7 @@ def test_operators_add_webhooks_and_resend_deliveries(service: Service) -> None:
     assert (made.status_code, made.get_json()) == (201, again.get_json())
     for wrong in ({"url": "https://elsewhere.example/"}, {"tenant": "nobody"}, {"type": "nothing"}):
         refused = problem_of(eva.post("/api/admin/webhooks", json=address | wrong), 400)
-        assert [item["field"] for item in refused["errors"]] == list(wrong)
+        assert [error["field"] for error in refused["errors"]] == list(wrong)
     job_id = service.caller().job()
     service.rows(
         "INSERT INTO turno.webhooks (job_id, tenant_id, url, address_id, error, due_at, type, outcome, ended_at)"
@@ -337,7 +335,7 @@ def test_operators_add_webhooks_and_resend_deliveries(service: Service) -> None:
     assert eva.post("/api/admin/webhooks/resend", json={"ids": [failing["id"]]}).get_json() == {"webhooks": 1}
     assert eva.get("/api/admin/webhooks").get_json()["failing"] == []
     ids = (reply["id"], reply["id"], "x")
-    assert [eva.ask("DELETE", f"/api/admin/webhooks/{item}").status_code for item in ids] == [
+    assert [eva.ask("DELETE", f"/api/admin/webhooks/{webhook_id}").status_code for webhook_id in ids] == [
         204, 404, 404
     ]  # fmt: skip
     assert service.rows("SELECT FROM turno.webhooks") == []

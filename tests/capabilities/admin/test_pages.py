@@ -129,13 +129,13 @@ def test_foreign_company_is_unknown(service: Service, address: str) -> None:
 
 def test_workers_page_is_for_operators_of_all_companies(service: Service) -> None:
     (worker,) = service.rows("SELECT id FROM turno.workers")[0]
-    for_all, of_one, reader = operator(service), operator(service, "acme"), operator(service, role="reader")
-    for visitor in (for_all, of_one, reader):
+    for_all, of_acme, reader = operator(service), operator(service, "acme"), operator(service, role="reader")
+    for visitor in (for_all, of_acme, reader):
         page = visitor.get("/admin/workers").text
         assert "app-1" in page
         assert ("/admin/workers/" in page.partition("<main")[2]) is (visitor is for_all)
-    refused = [item.post(f"/admin/workers/{worker}", form(item, request="stop")) for item in (of_one, reader)]
-    assert [item.status_code for item in refused] == [403, 403]
+    refused = [visitor.post(f"/admin/workers/{worker}", form(visitor, request="stop")) for visitor in (of_acme, reader)]
+    assert [answer.status_code for answer in refused] == [403, 403]
     assert service.rows("SELECT request FROM turno.workers") == [(None,)]
     requested = for_all.post(f"/admin/workers/{worker}", form(for_all, request="quiet"))
     assert (requested.status_code, requested.headers["Location"]) == (303, "/admin/workers?notice=asked")
@@ -186,7 +186,7 @@ def test_unknown_setting_changes_nothing(service: Service, fields: dict[str, str
 
 
 def test_type_settings_form_shows_the_values_of_the_code(service: Service) -> None:
-    eva, of_one, reader = operator(service), operator(service, "acme"), operator(service, role="reader")
+    eva, of_acme, reader = operator(service), operator(service, "acme"), operator(service, role="reader")
     stored = "SELECT paused_at IS NOT NULL, cap, timeout::float8, max_attempts, retention_days FROM turno.job_types"
     assert service.rows(stored) == []
     try:
@@ -204,11 +204,11 @@ def test_type_settings_form_shows_the_values_of_the_code(service: Service) -> No
         page = eva.get("/admin/types/greetings?notice=set").text
         assert "Set. It counts from now on." in page
         assert re.search(r'<dd>7 <small class="since">the code says 4</small>', page)
-        assert "<b>90</b>" in of_one.get("/admin/types").text
+        assert "<b>90</b>" in of_acme.get("/admin/types").text
         assert eva.get(f"/admin/audit?actor={eva.user}").text.count("type set") == 8
         for wrong in ({"cap": "0"}, {"timeout": "x"}, {"retention_days": "99999"}, {"schema": "t_0"}, {}):
             assert eva.post("/admin/types/greetings", form(eva, **wrong)).headers["Location"].endswith("notice=wrong")
-        for visitor in (of_one, reader):
+        for visitor in (of_acme, reader):
             assert visitor.post("/admin/types/greetings", form(visitor, cap="9")).status_code == 403
             assert '<form method="post" action="/admin' not in visitor.get("/admin/types/greetings").text
         assert eva.post("/admin/types/nobody", form(eva, cap="9")).status_code == 404
@@ -361,7 +361,7 @@ def test_an_operator_of_one_company_replays_nothing_of_another(service: Service)
     assert service.rows("SELECT count(*) FROM turno.dead_letters WHERE closed_at IS NULL") == [(2,)]
 
 
-def found(visitor: Visitor, query: str) -> set[str]:
+def job_ids(visitor: Visitor, query: str) -> set[str]:
     return set(re.findall(r'<tr tabindex="-1" id="job-([0-9a-f-]{36})"', visitor.get(f"/admin/jobs?{query}").text))
 
 
@@ -376,11 +376,11 @@ def test_job_search_uses_the_tenants_own_fields(service: Service) -> None:
         mine,
     )
     eva, admin, foreign = operator(service), operator(service, role="admin"), operator(service, "globex")
-    assert found(eva, f"user={ana.user}") == {mine, other}
-    assert found(eva, "request=tonight-1") == found(eva, f"request={trace}") == {mine}
-    assert found(eva, "request=tonight-1&tenant=east") == found(foreign, "request=tonight-1") == set()
-    assert found(foreign, f"user={bob.user}") == {theirs}
-    assert found(admin, "payload=hunter2") == {mine}
+    assert job_ids(eva, f"user={ana.user}") == {mine, other}
+    assert job_ids(eva, "request=tonight-1") == job_ids(eva, f"request={trace}") == {mine}
+    assert job_ids(eva, "request=tonight-1&tenant=east") == job_ids(foreign, "request=tonight-1") == set()
+    assert job_ids(foreign, f"user={bob.user}") == {theirs}
+    assert job_ids(admin, "payload=hunter2") == {mine}
     assert eva.get("/admin/jobs?payload=hunter2").status_code == 403
     assert 'name="payload"' not in eva.get("/admin/jobs").text
     page = eva.get(f"/admin/jobs/north/{mine}").text
@@ -388,7 +388,7 @@ def test_job_search_uses_the_tenants_own_fields(service: Service) -> None:
     assert f"/admin/jobs?request={trace}&amp;since=all&amp;tenant=north" in page
     assert ana.get(f"/api/jobs/{mine}").get_json()["trace_id"] == trace
     assert eva.get("/admin/jobs?status=fine").status_code == 400
-    assert found(eva, "user=%00&type=%00") == found(eva, "")
+    assert job_ids(eva, "user=%00&type=%00") == job_ids(eva, "")
 
 
 def test_waiting_jobs_are_changed_together_after_a_look(service: Service) -> None:
@@ -398,9 +398,9 @@ def test_waiting_jobs_are_changed_together_after_a_look(service: Service) -> Non
     query = "status=pending&type=greetings"
     service.rows("DELETE FROM turno.tickets t WHERE job_id NOT IN (SELECT id FROM background_jobs) AND tenant_id ="
                  " (SELECT id FROM turno.tenants WHERE slug = 'north')")  # fmt: skip
-    assert jobs <= found(foreign, query)
-    assert theirs not in found(foreign, query)
-    assert theirs in found(eva, query)
+    assert jobs <= job_ids(foreign, query)
+    assert theirs not in job_ids(foreign, query)
+    assert theirs in job_ids(eva, query)
     page = foreign.get(f"/admin/jobs?{query}").text
     assert re.findall(r'href="/admin/changes/([\w-]+)', page) == ["cancel", "run-now", "urgent", "low"]
     assert "/admin/changes/" not in reader.get(f"/admin/jobs?{query}").text

@@ -86,8 +86,8 @@ def test_wrong_list_is_refused_by_line_and_column_first(host: Host, tmp_path: Pa
     file.write_text("slug,schema,rights\nsuc0001,suc0001,\nSuc 2,suc0002,\nsuc0003,Suc3,all:of\nsuc0004,suc0001,\n")
     refused = CliRunner().invoke(main, ["schema", "adopt", "--from", str(file)], env=host.environment)
     assert refused.exit_code == 1
-    for place in ("line 3, column slug", "line 4, column schema", "line 4, column rights", "line 5, column schema"):
-        assert f"{file}, {place}: " in refused.stderr
+    for location in ("line 3, column slug", "line 4, column schema", "line 4, column rights", "line 5, column schema"):
+        assert f"{file}, {location}: " in refused.stderr
     assert read_tenant(host.admin, "suc0001") is None
     file.write_text("slug,name\n")
     refused = CliRunner().invoke(main, ["schema", "adopt", "--from", str(file)], env=host.environment)

@@ -56,11 +56,11 @@ REFUSALS = {
 
 @pytest.mark.parametrize("case", REFUSALS)
 def test_obstacles_are_named_and_nothing_is_changed(host: Host, case: str) -> None:
-    schema, owner, statement, said = REFUSALS[case]
+    schema, owner, statement, message = REFUSALS[case]
     if statement:
         host.run(statement, schema)
     before = host.rights
-    with pytest.raises(CannotAdopt, match=said):
+    with pytest.raises(CannotAdopt, match=message):
         host.adopt(schema=schema, owner=owner)
     assert host.rights == before
     assert read_tenant(host.admin, "suc0001") is None
@@ -87,12 +87,12 @@ def test_a_schema_that_was_renamed_is_named_and_followed(host: Host) -> None:
     host.adopt()
     host.adopt("suc0002")
     host.run("ALTER SCHEMA {schema} RENAME TO suc0001_old")
-    said = "the schema suc0001 was renamed or dropped: run `turno schema adopt NEW_NAME --tenant suc0001`"
+    message = "the schema suc0001 was renamed or dropped: run `turno schema adopt NEW_NAME --tenant suc0001`"
     assert [str(finding) for finding in check(host.admin, host.logins) if "suc0001 was" in str(finding)] == [
-        f"schema suc0001 of suc0001: {said[:41]}; {said[43:]}, or `turno tenant remove suc0001`"
+        f"schema suc0001 of suc0001: {message[:41]}; {message[43:]}, or `turno tenant remove suc0001`"
     ]
     (broken,) = failed(migrate(lambda: psycopg.connect(host.url, autocommit=True), host.logins, redefine=True))
-    assert (broken.slug, said in str(broken.error)) == ("suc0001", True)
+    assert (broken.slug, message in str(broken.error)) == ("suc0001", True)
     host.adopt(schema="suc0001_old")
     with host.handler("suc0001") as handler:
         assert handler.execute("SELECT name FROM customers").fetchall() == [("first of suc0001",)]
@@ -113,7 +113,7 @@ def test_a_role_that_vanished_is_named_and_can_be_replaced(host: Host) -> None:
     host.adopt()
     host.run("REASSIGN OWNED BY {owner} TO {app}; DROP OWNED BY {owner}; DROP ROLE {owner}")
     host.run("GRANT {app} TO CURRENT_USER")
-    (finding,) = (str(item) for item in check(host.admin, host.logins))
+    (finding,) = (str(problem) for problem in check(host.admin, host.logins))
     assert (
         f"the role {host.owner}, which made the tables of suc0001, is gone; run `turno schema adopt suc0001" in finding
     )

@@ -43,14 +43,14 @@ def maintained(example: ExampleInstallation) -> None:
 
 @pytest.fixture
 def webhook() -> Iterator[Hook]:
-    with hook() as place:
-        yield place
+    with hook() as receiver:
+        yield receiver
 
 
 @pytest.fixture
 def mail() -> Iterator[alert_receivers.MailServer]:
-    with mail_server() as place:
-        yield place
+    with mail_server() as receiver:
+        yield receiver
 
 
 def alerts(example: ExampleInstallation, *receivers: Receiver, pauses: Any = AT_ONCE, **terms: Any) -> Alerts:
@@ -68,8 +68,8 @@ def recover(example: ExampleInstallation, minutes: int = 3) -> None:
     example.rows("UPDATE turno.alert_states SET seen_at = seen_at - %s", timedelta(minutes=minutes))
 
 
-def events(place: Hook) -> list[tuple[str, str | None]]:
-    return [(item["event"], item["tenant"]) for body in place.taken for item in body["events"]]
+def events(receiver: Hook) -> list[tuple[str, str | None]]:
+    return [(event["event"], event["tenant"]) for body in receiver.taken for event in body["events"]]
 
 
 def by_mail(url: str) -> Email:
@@ -101,9 +101,9 @@ def test_failure_in_many_tenants_is_one_alert(example: ExampleInstallation, webh
         end_jobs(example, tenant, failed=1, error="TimeoutError: no route")
     for _ in range(2):
         reply.run_round()
-    ((item,),) = [body["events"] for body in webhook.taken]
-    assert (item["event"], item["tenant"]) == ("raised", None)
-    assert item["sentence"] == (
+    ((event,),) = [body["events"] for body in webhook.taken]
+    assert (event["event"], event["tenant"]) == ("raised", None)
+    assert event["sentence"] == (
         "import fails in 2 tenants: 2,002 of 2,002 in the last hour, mostly TimeoutError: bank did not answer"
     )
 
@@ -142,7 +142,7 @@ def test_late_message_has_present_counts_by_weight(
     webhook.status = 200
     reply.run_round()
     (body,) = webhook.taken
-    assert [item["sentence"].partition(" in the last hour")[0] for item in body["events"]] == [
+    assert [event["sentence"].partition(" in the last hour")[0] for event in body["events"]] == [
         f"import fails in {example.other.slug}: 5 of 5",
         f"export fails in {example.one.slug}: 2 of 2",
     ]
@@ -369,12 +369,12 @@ def test_a_type_s_name_adds_no_line_to_a_mail(example: ExampleInstallation, mail
 def test_two_concurrent_rounds_send_one_alert(example: ExampleInstallation, webhook: Hook) -> None:
     end_jobs(example, example.one, failed=1)
     with (
-        service_session(example.logins, example.logins.operator, application="test") as one,
+        service_session(example.logins, example.logins.operator, application="test") as first,
         service_session(example.logins, example.logins.operator, application="test") as other,
     ):
         alert = alert_states.Alert(key="k", kind="failures", tenant=None, sentence="it fails", command="look", rank=0)
-        for operator in (one, other):
+        for operator in (first, other):
             alert_states.record(operator, [alert], ["webhook"], repeat=timedelta(1), settle=timedelta(1))
-        taken = [alert_states.take(operator, "webhook", [timedelta(minutes=1)]) for operator in (one, other)]
+        taken = [alert_states.take(operator, "webhook", [timedelta(minutes=1)]) for operator in (first, other)]
     assert [len(result) for result in taken] == [1, 0]
     assert webhook.taken == []

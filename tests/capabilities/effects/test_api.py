@@ -28,8 +28,8 @@ def parked(service: Service, ana: Caller) -> str:
 
 
 def settle(caller: Caller, job: str, **body: Any) -> Any:
-    said = json.dumps({"key": job} | body, ensure_ascii=False).encode()
-    return caller.post(f"/api/jobs/{job}/effects/settle", data=said, content_type="application/json")
+    data = json.dumps({"key": job} | body, ensure_ascii=False).encode()
+    return caller.post(f"/api/jobs/{job}/effects/settle", data=data, content_type="application/json")
 
 
 def the_effect(caller: Caller, job: str) -> dict[str, Any]:
@@ -139,6 +139,6 @@ def test_effects_come_in_pages(service: Service, ana: Caller) -> None:
     for key in keys:
         service.doubt(job, key)
     first = ana.get(f"/api/jobs/{job}/effects?limit=2").get_json()
-    rest = ana.get(f"/api/jobs/{job}/effects?limit=2&cursor={first['next_cursor']}").get_json()
-    assert [effect["key"] for effect in first["effects"] + rest["effects"]] == keys
-    assert rest["next_cursor"] is None
+    second = ana.get(f"/api/jobs/{job}/effects?limit=2&cursor={first['next_cursor']}").get_json()
+    assert [effect["key"] for effect in first["effects"] + second["effects"]] == keys
+    assert second["next_cursor"] is None

@@ -52,7 +52,7 @@ def test_an_item_is_not_blamed_for_a_call_without_an_answer(example: ExampleInst
     job = attempt(example, job_id := scenario.enqueue(batch(scenario)))
     assert (job["errors"], job["error"]["class"]) == (1, "EffectInDoubt")
     assert attempt(example, job_id)["result"] == {"done": 5, "failed": 0}
-    assert scenario.written() == [f"item {item}" for item in range(5)]
+    assert scenario.written() == [f"item {number}" for number in range(5)]
 
 
 def test_item_resumes_after_a_death_in_its_call(example: ExampleInstallation, scenario: Scenario) -> None:
@@ -61,8 +61,8 @@ def test_item_resumes_after_a_death_in_its_call(example: ExampleInstallation, sc
     scenario.die(job_id, buried=True)
     scenario.outside.findings = [Done({"cae": "d"})]
     assert attempt(example, job_id)["result"] == {"done": 5, "failed": 0}
-    assert [call.key for call in scenario.outside.calls] == [f"cae:{item}" for item in range(5)]
-    assert scenario.written() == [f"item {item}" for item in range(5)]
+    assert [call.key for call in scenario.outside.calls] == [f"cae:{number}" for number in range(5)]
+    assert scenario.written() == [f"item {number}" for number in range(5)]
 
 
 def test_doubt_about_one_item_parks_the_job_and_blames_no_item(

@@ -12,7 +12,7 @@ ORDERED = "tests/capabilities/events/test_ordered_events.py"
 MOVED = "turno/migrations/control/functions/key_moved.sql"
 ORDER = "issue 17.5: order per key on request"
 TWO_RELEASES = "issue 24: a subscription exists while a running release declares it"
-ONE_JOB = "issue 17.5: exactly one job per subscriber and event"
+JOB_PER_SUBSCRIBER = "issue 17.5: exactly one job per subscriber and event"
 
 MUTANTS = (
     Mutant(
@@ -90,7 +90,7 @@ MUTANTS = (
     ),
     Mutant(
         "a replay of missing events repeats delivered events",
-        ONE_JOB,
+        JOB_PER_SUBSCRIBER,
         PUBLISH,
         "NOT (p_missing AND EXISTS",
         "NOT (false AND EXISTS",

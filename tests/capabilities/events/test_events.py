@@ -183,7 +183,7 @@ def test_each_process_announces_without_the_lease(example: ExampleInstallation) 
 
 
 def test_a_subscription_ends_a_day_after_its_last_announcement(example: ExampleInstallation) -> None:
-    older = [replace(item, subscribes=()) if item.type == "ledger" else item for item in of(REGISTRY)]
+    older = [replace(job_type, subscribes=()) if job_type.type == "ledger" else job_type for job_type in of(REGISTRY)]
     subscribed = "SELECT event FROM turno.subscriptions WHERE type = 'ledger' ORDER BY 1"
     both = [{"event": "order.paid"}, {"event": "order.refunded"}]
     for time, expected in (("23 hours 59 minutes", both), ("2 minutes", [])):
@@ -203,7 +203,7 @@ def test_no_subscription_ends_while_nothing_is_announced(example: ExampleInstall
 
 
 def test_order_applies_while_a_release_requests_it(example: ExampleInstallation) -> None:
-    example.engine.announce([replace(item, ordered=False) for item in of(REGISTRY)], 20)
+    example.engine.announce([replace(job_type, ordered=False) for job_type in of(REGISTRY)], 20)
     requested = "SELECT ordered FROM turno.subscriptions WHERE type = 'stock' ORDER BY 1"
     assert example.rows(requested) == [{"ordered": False}, {"ordered": True}]
     example.rows("UPDATE turno.subscriptions SET seen_at = seen_at - interval '25 hours' WHERE ordered")
@@ -227,10 +227,10 @@ def test_the_commands_list_and_remove_subscriptions(
     for name, value in example.environment.items():
         monkeypatch.setenv(name, value)
     requested = [["subscriptions"], ["unsubscribe", "order.paid", "ledger"], ["unsubscribe", "order.paid", "ledger"]]
-    said = [CliRunner().invoke(main, ["event", *item], prog_name="turno").output for item in requested]
-    assert said[0].count("ledger") == 2
-    assert said[1] == "ledger no longer subscribes to order.paid\n"
-    assert "ledger does not subscribe to order.paid" in said[2]
+    outputs = [CliRunner().invoke(main, ["event", *arguments], prog_name="turno").output for arguments in requested]
+    assert outputs[0].count("ledger") == 2
+    assert outputs[1] == "ledger no longer subscribes to order.paid\n"
+    assert "ledger does not subscribe to order.paid" in outputs[2]
     assert example.rows("SELECT event FROM turno.subscriptions WHERE type = 'ledger'") == [{"event": "order.refunded"}]
 
 
@@ -246,10 +246,10 @@ def test_the_command_lists_events_and_replays_them(
     assert (row["id"], sorted(row["jobs"])) == (str(published.event_id), ["ledger", "send_receipt"])
     replay = ["event", "replay", "--tenant", "suc0001", "--since", "2026-01-01T00:00:00Z", "--type"]
     requested = [[*replay, "ledger", "--dry-run"], [*replay, "ledger"], [*replay, "pay"]]
-    said = [CliRunner().invoke(main, item, prog_name="turno").output for item in requested]
-    assert said[0] == "1 event would be replayed for ledger\n"
-    assert said[1] == "1 event replayed for ledger\n"
-    assert "pay subscribes to no event" in said[2]
+    outputs = [CliRunner().invoke(main, arguments, prog_name="turno").output for arguments in requested]
+    assert outputs[0] == "1 event would be replayed for ledger\n"
+    assert outputs[1] == "1 event replayed for ledger\n"
+    assert "pay subscribes to no event" in outputs[2]
     assert jobs(example) == Counter(ledger=2, send_receipt=1)
 
 
@@ -348,5 +348,5 @@ def test_a_replay_of_another_name_is_refused(example: ExampleInstallation, monke
     for name, value in example.environment.items():
         monkeypatch.setenv(name, value)
     requested = ["event", "replay", "--tenant", "suc0001", "--since", "2026-01-01T00:00:00Z", "--type", "ledger"]
-    said = CliRunner().invoke(main, [*requested, "--name", "stock.moved"], prog_name="turno").output
-    assert "ledger does not subscribe to stock.moved; its events are order.paid, order.refunded" in said
+    output = CliRunner().invoke(main, [*requested, "--name", "stock.moved"], prog_name="turno").output
+    assert "ledger does not subscribe to stock.moved; its events are order.paid, order.refunded" in output

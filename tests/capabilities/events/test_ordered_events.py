@@ -137,22 +137,22 @@ def test_order_waits_for_a_failed_job_until_decided(
     assert starts(example) == (expected if settle is _replayed else f"{expected}3")
 
 
-def _crashed(example: ExampleInstallation, one: Claim) -> None:
-    schema = one.login.schema
-    example.engine.rescue(schema, one.job_id, one.token, cause="killed", retry_in=timedelta(0), counted=True)
+def _crashed(example: ExampleInstallation, claim: Claim) -> None:
+    schema = claim.login.schema
+    example.engine.rescue(schema, claim.job_id, claim.token, cause="killed", retry_in=timedelta(0), counted=True)
 
 
-def _put_off(example: ExampleInstallation, one: Claim) -> None:
-    example.engine.unclaim(one.job_id, one.token, timedelta(seconds=20))
+def _put_off(example: ExampleInstallation, claim: Claim) -> None:
+    example.engine.unclaim(claim.job_id, claim.token, timedelta(seconds=20))
 
 
-def _rescheduled(example: ExampleInstallation, one: Claim) -> None:
-    example.engine.unclaim(one.job_id, one.token, timedelta(0))
-    example.rows("SELECT job_reorder(%s, 2::smallint, %s)", one.job_id, datetime.now(UTC) + timedelta(hours=1))
+def _rescheduled(example: ExampleInstallation, claim: Claim) -> None:
+    example.engine.unclaim(claim.job_id, claim.token, timedelta(0))
+    example.rows("SELECT job_reorder(%s, 2::smallint, %s)", claim.job_id, datetime.now(UTC) + timedelta(hours=1))
 
 
-def _repaired(example: ExampleInstallation, one: Claim) -> None:
-    _rescheduled(example, one)
+def _repaired(example: ExampleInstallation, claim: Claim) -> None:
+    _rescheduled(example, claim)
     example.rows("DELETE FROM turno.tickets")
     assert example.engine.repair(example.one.schema, "exec") > 0
 
@@ -167,9 +167,9 @@ def test_removed_first_event_lets_no_later_one_pass(
     move(business, 1)
     move(business, 2)
     example.engine.promote(10)
-    item = worker.claim(job_of(example, 1))
-    assert item is not None
-    end(example, item)
+    claim = worker.claim(job_of(example, 1))
+    assert claim is not None
+    end(example, claim)
     example.engine.promote(10)
     assert worker.claim(job_of(example, 2)) is None
     example.make_due()

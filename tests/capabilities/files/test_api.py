@@ -34,26 +34,26 @@ def ana(service: Service, request: pytest.FixtureRequest, tmp_path: Path) -> Cal
     return Caller(service.build(settings=replace(SETTINGS, files_folder=str(tmp_path))), "north")
 
 
-def announce(who: Caller, name: str = "orders.csv", size: int = len(CONTENT)) -> TestResponse:
-    return who.post("/api/files", json={"name": name, "size": size})
+def announce(caller: Caller, name: str = "orders.csv", size: int = len(CONTENT)) -> TestResponse:
+    return caller.post("/api/files", json={"name": name, "size": size})
 
 
-def send(who: Caller, file_id: str, n: int, data: bytes, **headers: str) -> TestResponse:
+def send(caller: Caller, file_id: str, n: int, data: bytes, **headers: str) -> TestResponse:
     kind = {"Content-Type": "application/octet-stream"}
-    return who.ask("PUT", f"/api/files/{file_id}/pieces/{n}", data=data, headers=kind | headers)
+    return caller.ask("PUT", f"/api/files/{file_id}/pieces/{n}", data=data, headers=kind | headers)
 
 
-def uploaded(who: Caller) -> str:
-    file_id = str(announce(who).get_json()["file_id"])
+def uploaded(caller: Caller) -> str:
+    file_id = str(announce(caller).get_json()["file_id"])
     for n in (1, 0, 0):  # in any order, and again
-        answer = send(who, file_id, n, CONTENT[n * PIECE : (n + 1) * PIECE])
+        answer = send(caller, file_id, n, CONTENT[n * PIECE : (n + 1) * PIECE])
         assert answer.status_code == 200, answer.text
     assert answer.get_json()["complete"]
     return file_id
 
 
-def link(who: Caller, file_id: str) -> str:
-    return str(who.get(f"/api/files/{file_id}").get_json()["links"]["content"])
+def link(caller: Caller, file_id: str) -> str:
+    return str(caller.get(f"/api/files/{file_id}").get_json()["links"]["content"])
 
 
 def open_link(service: Service, address: str, app: Any = None) -> TestResponse:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tests.site import Site
 
-HELD = 10_310  # in the second chunk of fifty
+LOCKED_ORDER = 10_310  # in the second chunk of fifty
 
 
 def batch(page: Page) -> Locator:
@@ -60,10 +60,10 @@ def test_the_whole_story_from_the_sign_in_to_the_totals(site: Site) -> None:
                                          " FROM invoice_totals ORDER BY letter, currency")  # fmt: skip
             rows = page.locator("#totals tbody tr")
             expect(rows).to_have_count(len(expected))
-            for row, item in zip(rows.all(), expected, strict=True):
-                expect(row).to_contain_text(f"{item['letter']}{item['invoices']}")
-                expect(row).to_contain_text(item["total"])
-            assert sum(item["invoices"] for item in expected) == 501
+            for row, series in zip(rows.all(), expected, strict=True):
+                expect(row).to_contain_text(f"{series['letter']}{series['invoices']}")
+                expect(row).to_contain_text(series["total"])
+            assert sum(series["invoices"] for series in expected) == 501
 
             page.get_by_role("link", name=re.compile("Notifications")).click()
             expect(page.locator(".told .unread")).to_have_count(3)
@@ -92,7 +92,7 @@ def test_a_double_press_and_a_second_tab_find_the_same_job(site: Site) -> None:
 
 
 def test_progress_bar_never_goes_back_and_job_is_cancelled(site: Site) -> None:
-    with site.visitor("ana", "suc0001") as page, site.holding(HELD):
+    with site.visitor("ana", "suc0001") as page, site.holding(LOCKED_ORDER):
         page.get_by_role("button", name="Invoice all 500").click()
         shows(page, "Running", "50 of 500")
         bar = batch(page).get_by_role("progressbar")
@@ -111,7 +111,7 @@ def test_progress_bar_never_goes_back_and_job_is_cancelled(site: Site) -> None:
 
 def test_job_runs_while_web_is_away_and_page_reconnects(site: Site) -> None:
     with site.visitor("ana", "suc0001") as page:
-        with site.holding(HELD):
+        with site.holding(LOCKED_ORDER):
             page.get_by_role("button", name="Invoice all 500").click()
             shows(page, "Running", "50 of 500")
             site.web.stop()
@@ -126,7 +126,7 @@ def test_page_polls_without_streams(site: Site) -> None:
         page.route("**/api/stream*", lambda route: route.abort())
         page.reload()
         expect(page.locator("#link")).to_have_text("Updated every few seconds")
-        with site.holding(HELD):
+        with site.holding(LOCKED_ORDER):
             page.get_by_role("button", name="Invoice all 500").click()
             shows(page, "Running", "50 of 500")
         shows(page, "Done", "500 of 500")
@@ -286,7 +286,7 @@ def test_form_can_be_sent_again_after_failed_navigation(site: Site) -> None:
     with site.visitor("ana", "suc0001") as page:
         page.route("**/batches", lambda route: route.fulfill(status=204), times=1)
         press = page.get_by_role("button", name="Invoice all 500")
-        with page.expect_response(lambda item: item.url.endswith("/batches")):
+        with page.expect_response(lambda response: response.url.endswith("/batches")):
             press.click()
         page.wait_for_function("() => !document.querySelector('form[data-sent]')")
         press.click()
@@ -312,8 +312,8 @@ def test_times_are_uniform_in_the_zone_of_the_reader(site: Site) -> None:
 def test_first_view_is_small_and_loads_no_foreign_file(site: Site) -> None:
     with site.visitor("ana", "suc0001") as page:
         answers: dict[str, int] = {}
-        page.on("requestfinished", lambda item: answers.update({item.url: item.sizes()["responseBodySize"]}))
-        with page.expect_event("requestfinished", lambda item: "turno-client" in item.url):
+        page.on("requestfinished", lambda request: answers.update({request.url: request.sizes()["responseBodySize"]}))
+        with page.expect_event("requestfinished", lambda request: "turno-client" in request.url):
             page.reload()
         assert all(url.startswith(site.url) for url in answers)
         assert sum(answers.values()) < 100_000, answers

@@ -27,8 +27,8 @@ def work(site: Site, job: UUID) -> None:
     site.example.start_worker(job).wait(60)
 
 
-def link_is(page: Page, said: str) -> None:
-    expect(page.locator("#link")).to_have_text(said)
+def link_is(page: Page, text: str) -> None:
+    expect(page.locator("#link")).to_have_text(text)
 
 
 def test_operator_pages_follow_jobs_of_all_users(site: Site) -> None:

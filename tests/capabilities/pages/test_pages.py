@@ -175,7 +175,10 @@ def test_a_notification_is_read_by_opening_it(service: Service, ana: Visitor) ->
     form = {"form": ana.form_token, "branch": "north", "job": jobs[2]}
     assert ana.post(f"/notifications/{newest}/open", form).headers["Location"] == f"/jobs/{jobs[2]}?branch=north"
     assert 'aria-label="2 unread"' in ana.get("/?branch=north").text
-    left = [str(item) for (item,) in service.rows("SELECT id FROM notifications WHERE job_id <> %s", jobs[2])]
+    left = [
+        str(notification_id)
+        for (notification_id,) in service.rows("SELECT id FROM notifications WHERE job_id <> %s", jobs[2])
+    ]
     ana.post("/notifications/read", form | {"notification": left})
     assert "badge" not in ana.get("/?branch=north").text
 

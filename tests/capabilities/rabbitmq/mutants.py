@@ -10,7 +10,7 @@ CONSUMER = "tests/capabilities/rabbitmq/test_consumer.py"
 DECIDES = "section 7: a message proves nothing, the claim decides"
 WINDOW = "section 7: the relay keeps a bounded window per tenant in the broker"
 AT_ONCE = "section 7: a consumer claims the row and acknowledges at once"
-ONE = "section 7: a single relay, by lease"
+SINGLE_RELAY = "section 7: a single relay, by lease"
 FAIR = "promise 8: no tenant delays another with any priority"
 KNOWN = "promise 7: jobs of unserved types cost other jobs nothing"
 FLIP = "promise 6: switching the backend loses and doubles nothing"
@@ -158,7 +158,7 @@ MUTANTS = (
     ),
     Mutant(
         "two relays are active together",
-        ONE,
+        SINGLE_RELAY,
         "turno/migrations/control/functions/lease_take.sql",
         "OR p_renew AND leases.holder = p_holder",
         "OR p_renew",

@@ -220,8 +220,8 @@ def test_two_hosts_share_work_and_take_over_lost_jobs(scene: Scene, how: str) ->
     assert wait_until(lambda: {example.job(job_id)["status"] for job_id in jobs} == {"running"}, within=90)
     assert sorted(holders(example).values()) == [2, 2]
     (lost,) = (str(row["id"]) for row in example.rows("SELECT id, host FROM turno.workers") if row["host"] == host.name)
-    held = "SELECT job_id FROM turno.tickets WHERE worker_id = %s"
-    its_jobs = [row["job_id"] for row in example.rows(held, lost)]
+    claimed = "SELECT job_id FROM turno.tickets WHERE worker_id = %s"
+    its_jobs = [row["job_id"] for row in example.rows(claimed, lost)]
     if how == "killed":
         processes.kill(worker.pid)
     else:

@@ -163,8 +163,8 @@ def test_messages_of_ended_or_unknown_jobs_are_harmless(example: ExampleInstalla
     done = example.enqueue({"how": "ok"}, handler=Faulty)
     example.start_consumer(TURNO_MAX_CHILDREN="2")
     assert wait_until(lambda: ended(example, done), within=30)
-    held = example.enqueue({"how": "loop_forever"}, handler=Faulty)
-    assert wait_until(lambda: running(example, held), within=30)
+    busy = example.enqueue({"how": "loop_forever"}, handler=Faulty)
+    assert wait_until(lambda: running(example, busy), within=30)
     future = example.enqueue({"how": "ok"}, handler=Faulty, run_at=datetime.now(UTC) + timedelta(hours=1))
     schema = example.one.schema
     foreign = [
@@ -172,15 +172,15 @@ def test_messages_of_ended_or_unknown_jobs_are_harmless(example: ExampleInstalla
         Message(uuid4(), schema, 0),
         Message(uuid4(), "t_" + "0" * 12, 9),
     ]
-    for message in [Message(done, schema, 0), Message(done, schema, 7), Message(held, schema, 1),
+    for message in [Message(done, schema, 0), Message(done, schema, 7), Message(busy, schema, 1),
                     Message(future, schema, 0), *foreign] * 20:  # fmt: skip
         channel.basic_publish(EXCHANGE, JOBS, message.encode(), mandatory=True)
     assert wait_until(lambda: waiting(channel, QUEUE) == 0, within=30)
     last = example.enqueue({"how": "ok"}, handler=Faulty)
     assert wait_until(lambda: ended(example, last), within=30)
-    assert attempts_of(example, done, held, last) == {1}
+    assert attempts_of(example, done, busy, last) == {1}
     assert attempts_of(example, future) == {0}
-    assert example.job(held)["status"] == "running"
+    assert example.job(busy)["status"] == "running"
     assert waiting(channel, "turno.quarantine") == 0
 
 
@@ -245,13 +245,13 @@ def test_mismatched_queue_stops_the_start_with_a_remedy(example: ExampleInstalla
 def test_relay_killed_before_marking_republishes_one_run(
     example: ExampleInstallation, channel: BlockingChannel
 ) -> None:
-    held = example.enqueue({"how": "wait_for_cancel"}, handler=Faulty)
+    busy = example.enqueue({"how": "wait_for_cancel"}, handler=Faulty)
     consumer = example.start_consumer(TURNO_MAX_CHILDREN="1", TURNO_CRASH_AT="published")
-    assert wait_until(lambda: running(example, held), within=30)
+    assert wait_until(lambda: running(example, busy), within=30)
     # The only child is busy, so that published messages stay where they can be counted.
     jobs = [example.enqueue({"how": "ok"}, handler=Faulty) for _ in range(3)]
     assert wait_until(lambda: waiting(channel, QUEUE) > len(jobs), within=40)
-    assert example.cancel(held) == "requested"
+    assert example.cancel(busy) == "requested"
     assert wait_until(lambda: ended(example, *jobs), within=30)
     consumer.send_signal(signal.SIGTERM)
     log, _ = consumer.communicate(timeout=40)
@@ -263,11 +263,11 @@ def test_relay_killed_before_marking_republishes_one_run(
 def test_window_bounds_a_tenant_and_next_tenant_gets_a_turn(
     example: ExampleInstallation, channel: BlockingChannel
 ) -> None:
-    held = example.enqueue({"how": "loop_forever"}, handler=Faulty)
+    busy = example.enqueue({"how": "loop_forever"}, handler=Faulty)
     example.start_consumer(
         TURNO_MAX_CHILDREN="1", TURNO_RESERVE_CHILDREN="0", TURNO_LIMITS="broker_messages_per_tenant=4"
     )
-    assert wait_until(lambda: running(example, held), within=20)
+    assert wait_until(lambda: running(example, busy), within=20)
     for _ in range(30):
         example.enqueue({"how": "ok"}, handler=Faulty)
     example.enqueue({"how": "ok"}, handler=Faulty, tenant=example.other)
@@ -350,14 +350,14 @@ def test_unserved_type_hides_no_job_of_its_tenant(example: ExampleInstallation, 
 
 
 def test_urgent_job_overtakes_messages_of_its_tenant(example: ExampleInstallation, channel: BlockingChannel) -> None:
-    held = example.enqueue({"how": "wait_for_cancel"}, handler=Faulty)
+    busy = example.enqueue({"how": "wait_for_cancel"}, handler=Faulty)
     example.start_consumer(TURNO_MAX_CHILDREN="1")
-    assert wait_until(lambda: running(example, held), within=20)
+    assert wait_until(lambda: running(example, busy), within=20)
     bulk = [example.enqueue({"how": "ok"}, handler=Faulty, priority=Priority.LOW) for _ in range(20)]
     assert wait_until(lambda: waiting(channel, QUEUE) == 8, within=20)
     urgent = [example.enqueue({"how": "ok"}, handler=Faulty, priority=Priority.URGENT) for _ in range(2)]
-    example.cancel(held)
+    example.cancel(busy)
     assert wait_until(lambda: ended(example, *urgent, *bulk), within=30)
-    order = example.rows("SELECT id FROM background_jobs WHERE id <> %s ORDER BY started_at", held)
+    order = example.rows("SELECT id FROM background_jobs WHERE id <> %s ORDER BY started_at", busy)
     # One turn in eight goes to its original tenant.
     assert {row["id"] for row in order[:8]} >= set(urgent)

@@ -95,7 +95,7 @@ class Scene:
     def hands_over(self, receipt: str, message: Message) -> None:
         self.says(f"job {receipt} {message.encode().decode()}")
 
-    def heard(self) -> list[str]:
+    def new_messages(self) -> list[str]:
         """The messages to the broker process since the last call."""
         packets = []
         while True:
@@ -117,13 +117,13 @@ def scene() -> Iterator[Scene]:
 
 def test_source_grants_exactly_the_free_children(scene: Scene) -> None:
     assert scene.source.take(WORKER, 3) == []
-    assert scene.heard() == ["grant 3"]
+    assert scene.new_messages() == ["grant 3"]
     scene.source.take(WORKER, 3)
-    assert scene.heard() == []
+    assert scene.new_messages() == []
     scene.hands_over("1.1", MESSAGE)
     ((claim,),) = scene.source.take(WORKER, 3)
     assert claim.job_id == MESSAGE.job_id
-    assert scene.heard() == ["done 1.1"]  # two are granted still, and two children are free
+    assert scene.new_messages() == ["done 1.1"]  # two are granted still, and two children are free
 
 
 def test_message_of_an_unclaimable_job_is_finished(scene: Scene) -> None:
@@ -131,7 +131,7 @@ def test_message_of_an_unclaimable_job_is_finished(scene: Scene) -> None:
     scene.source.take(WORKER, 1)
     scene.hands_over("1.1", MESSAGE)
     assert scene.source.take(WORKER, 1) == []
-    assert scene.heard() == ["grant 1", "done 1.1", "grant 1"]
+    assert scene.new_messages() == ["grant 1", "done 1.1", "grant 1"]
 
 
 def test_after_a_silence_it_looks_for_all_that_are_free(scene: Scene) -> None:
@@ -162,7 +162,7 @@ def test_broker_may_deliver_between_two_looks(scene: Scene) -> None:
     scene.now += SILENT_AFTER
     assert len(scene.source.take(WORKER, 1)) == 1
     assert scene.source.take(WORKER, 1) == []
-    assert scene.heard() == ["grant 1"]
+    assert scene.new_messages() == ["grant 1"]
     scene.now += POLL_PAUSE
     assert len(scene.source.take(WORKER, 1)) == 1
     scene.says("away")
@@ -180,11 +180,11 @@ def test_pause_gives_back_unclaimed_messages(scene: Scene) -> None:
     scene.source.take(WORKER, 2)
     scene.hands_over("1.7", MESSAGE)
     scene.source.pause()
-    assert scene.heard() == ["grant 2", "revoke", "back 1.7"]
+    assert scene.new_messages() == ["grant 2", "revoke", "back 1.7"]
     scene.source.pause()
-    assert scene.heard() == []
+    assert scene.new_messages() == []
     assert scene.source.take(WORKER, 1) == []
-    assert scene.heard() == ["grant 1"]
+    assert scene.new_messages() == ["grant 1"]
 
 
 def test_for_the_reserve_it_looks_and_takes_no_message(scene: Scene) -> None:
@@ -192,7 +192,7 @@ def test_for_the_reserve_it_looks_and_takes_no_message(scene: Scene) -> None:
     scene.hands_over("1.1", MESSAGE)
     assert len(scene.source.take(WORKER, 1, {"suc0001"})) == 1
     assert (scene.looks.requested, scene.looks.without) == (1, {"suc0001"})
-    assert scene.heard() == ["grant 1", "back 1.1"]
+    assert scene.new_messages() == ["grant 1", "back 1.1"]
 
 
 def test_dead_broker_process_is_replaced_while_source_looks(scene: Scene) -> None:
@@ -207,7 +207,7 @@ def test_dead_broker_process_is_replaced_while_source_looks(scene: Scene) -> Non
     assert scene.source.descriptor() is not None
     assert len(scene.ends) == 2
     scene.source.take(WORKER, 2)
-    assert scene.heard() == ["grant 1"]
+    assert scene.new_messages() == ["grant 1"]
 
 
 def test_a_refusal_is_raised_with_its_sentence(scene: Scene) -> None:

@@ -42,13 +42,13 @@ class Deployed:
         make_certificate(self.authority, "node", address="127.0.0.1")
         self.port = free_port()
         settings = (DEPLOY / "rabbitmq.conf").read_text(encoding="utf-8")
-        for deployed, here in {
+        for deployed, local in {
             "listeners.ssl.default = 5671": f"listeners.ssl.1 = 127.0.0.1:{self.port}",
             "/etc/rabbitmq/tls/ca.pem": str(self.authority),
             "/etc/rabbitmq/tls": str(folder),
         }.items():
             assert deployed in settings
-            settings = settings.replace(deployed, here)
+            settings = settings.replace(deployed, local)
         self.node = Node(folder=folder / "node", settings=settings)
 
     def start(self) -> None:

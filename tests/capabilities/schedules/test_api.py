@@ -38,7 +38,7 @@ def test_a_schedule_is_saved_shown_and_replaced(service: Service) -> None:
     assert (shown["name"], shown["user"], shown["missed"], shown["spread"], shown["problem"]) == (
         "nightly", ana.user, "once", 0, None,
     )  # fmt: skip
-    runs = [datetime.fromisoformat(item) for item in shown["next_runs"]]
+    runs = [datetime.fromisoformat(moment) for moment in shown["next_runs"]]
     assert [(run.hour, run.minute) for run in runs] == [(6, 30)] * 5
     assert datetime.now(UTC) < runs[0] <= datetime.now(UTC) + timedelta(days=1)
     replaced = put(ana, cron=None, every=3600)
@@ -104,7 +104,7 @@ def test_only_owner_and_operator_see_and_change_a_schedule(service: Service) -> 
 def test_errors_are_named(service: Service, changes: dict[str, Any], field: str) -> None:
     ana = service.caller()
     body = problem_of(put(ana, **changes), 400)
-    assert field in {item["field"] for item in body["errors"]}
+    assert field in {error["field"] for error in body["errors"]}
     assert ana.get("/api/schedules").get_json()["schedules"] == []
 
 
@@ -132,9 +132,9 @@ def test_pages_of_schedules(service: Service) -> None:
     for name in ("a", "b", "c"):
         put(ana, name)
     first = ana.get("/api/schedules?limit=2").get_json()
-    assert [item["name"] for item in first["schedules"]] == ["a", "b"]
-    rest = ana.get(f"/api/schedules?limit=2&cursor={first['next_cursor']}").get_json()
-    assert ([item["name"] for item in rest["schedules"]], rest["next_cursor"]) == (["c"], None)
+    assert [schedule["name"] for schedule in first["schedules"]] == ["a", "b"]
+    second = ana.get(f"/api/schedules?limit=2&cursor={first['next_cursor']}").get_json()
+    assert ([schedule["name"] for schedule in second["schedules"]], second["next_cursor"]) == (["c"], None)
 
 
 def test_a_job_names_the_schedule_that_made_it(service: Service) -> None:

@@ -52,10 +52,10 @@ def sweep_and_kill(example: ExampleInstallation, goal: int) -> int:
     ]
     wait_until(lambda: made(example) >= goal or all(host.poll() is not None for host in hosts), within=60, every=0.002)
     at_it = [host for host in hosts if host.poll() is None]
-    for item in at_it:
-        os.killpg(item.pid, signal.SIGKILL)
-    for item in hosts:
-        item.wait()
+    for host in at_it:
+        os.killpg(host.pid, signal.SIGKILL)
+    for host in hosts:
+        host.wait()
     return len(at_it)
 
 

@@ -62,7 +62,7 @@ def sweep(example: ExampleInstallation) -> int:
     return report.done
 
 
-def fire_one(engine: Engine, example: ExampleInstallation, due: DueRule, moment: datetime, next_at: datetime) -> int:
+def fire_rule(engine: Engine, example: ExampleInstallation, due: DueRule, moment: datetime, next_at: datetime) -> int:
     return firing.fire(engine, example.one.schema, due, Firing([moment], next_at, 0), None)
 
 
@@ -100,14 +100,14 @@ def test_sweeps_at_once_make_one_job_a_moment(example: ExampleInstallation, noon
     for number in range(20):
         save(example, f"s{number}", next_at=noon)
 
-    def one_host(_: int) -> int:
+    def sweep_host(_: int) -> int:
         with Engine.on(service_session(example.logins, example.logins.engine, application="test")) as engine:
             report = fire(engine)
             assert report.troubles == {}
             return report.done
 
     with ThreadPoolExecutor(4) as hosts:
-        made = sum(hosts.map(one_host, range(4)))
+        made = sum(hosts.map(sweep_host, range(4)))
     assert made == 20 * 2  # noon, and the minute after it
     assert len(moments(example)) == made
 
@@ -117,8 +117,8 @@ def test_sweep_killed_before_commit_fires_at_the_next(example: ExampleInstallati
     with service_session(example.logins, example.logins.engine, application="test") as session:
         session.autocommit = False
         engine = Engine.on(session)
-        (item,) = firing.due(engine, example.one.id)
-        assert fire_one(engine, example, item, noon, noon + MINUTE) == 1
+        (rule,) = firing.due(engine, example.one.id)
+        assert fire_rule(engine, example, rule, noon, noon + MINUTE) == 1
         example.admin.execute("SELECT pg_terminate_backend(%s)", (session.info.backend_pid,))
         with pytest.raises(psycopg.OperationalError):
             session.commit()
@@ -129,9 +129,9 @@ def test_sweep_killed_before_commit_fires_at_the_next(example: ExampleInstallati
 
 def test_outdated_schedule_makes_no_job(example: ExampleInstallation, noon: datetime) -> None:
     save(example)
-    (item,) = firing.due(example.engine, example.one.id)
+    (rule,) = firing.due(example.engine, example.one.id)
     assert sweep(example) == 2
-    assert fire_one(example.engine, example, item, noon + 5 * MINUTE, noon + 9 * MINUTE) == 0
+    assert fire_rule(example.engine, example, rule, noon + 5 * MINUTE, noon + 9 * MINUTE) == 0
     assert moments(example) == [noon, noon + MINUTE]
 
 
@@ -358,16 +358,16 @@ def test_a_tenant_has_at_most_a_thousand(example: ExampleInstallation) -> None:
         " FROM generate_series(1, 999) AS n"
     )
     save(example, "last")
-    one_more = RecurringJob(name="more", handler=BatchInvoicing, payload={}, user_id="ana", every=60)
-    assert Schedules(example.web, example.one).save(one_more) == "full"
+    extra = RecurringJob(name="more", handler=BatchInvoicing, payload={}, user_id="ana", every=60)
+    assert Schedules(example.web, example.one).save(extra) == "full"
 
 
 def test_a_user_saves_at_most_a_tenth_of_the_schedules(example: ExampleInstallation) -> None:
     wanted = [
         RecurringJob(name=f"n{n}", handler=BatchInvoicing, payload={}, user_id="ana", every=60) for n in range(101)
     ]
-    for item in wanted[:100]:
-        assert Schedules(example.web, example.one, "ana").save(item) == "created"
+    for recurring in wanted[:100]:
+        assert Schedules(example.web, example.one, "ana").save(recurring) == "created"
     assert Schedules(example.web, example.one, "ana").save(wanted[100]) == "full"
     assert Schedules(example.web, example.one, "ana").save(wanted[99]) == "changed"
     others = replace(wanted[100], user_id="bob")

@@ -58,9 +58,9 @@ def a_rule(
 
 def local(cron: str, zone: str, after: tuple[int, int, int, int], *, count: int = 3) -> list[str]:
     """The next moments after a local time, as clocks on the wall show them."""
-    place = ZoneInfo(zone)
-    moment = islice(a_rule(cron, zone=zone).after(datetime(*after, tzinfo=place)), count)
-    return [item.astimezone(place).isoformat(timespec="minutes") for item in moment]
+    zone_info = ZoneInfo(zone)
+    moment = islice(a_rule(cron, zone=zone).after(datetime(*after, tzinfo=zone_info)), count)
+    return [due.astimezone(zone_info).isoformat(timespec="minutes") for due in moment]
 
 
 @quickly
@@ -68,7 +68,7 @@ def local(cron: str, zone: str, after: tuple[int, int, int, int], *, count: int 
 def test_moments_are_ordered_and_independent_of_the_start(cron: str, zone: str, start: datetime, spread: int) -> None:
     rule = a_rule(cron, zone=zone, spread=spread)
     moments = list(islice(rule.after(start), 8))
-    assert all(item > start and item.tzinfo is UTC for item in moments)
+    assert all(moment > start and moment.tzinfo is UTC for moment in moments)
     assert moments == sorted(set(moments))
     for earlier, later in pairwise(moments):
         assert rule.next_after(earlier) == later
@@ -78,8 +78,8 @@ def test_moments_are_ordered_and_independent_of_the_start(cron: str, zone: str, 
 @quickly
 @given(cron=FIXED, zone=st.sampled_from(ZONES), start=MOMENTS | CHANGES)
 def test_a_time_of_day_fires_once_each_day_that_there_is(cron: str, zone: str, start: datetime) -> None:
-    place = ZoneInfo(zone)
-    days = [item.astimezone(place).date() for item in islice(a_rule(cron, zone=zone).after(start), 12)]
+    zone_info = ZoneInfo(zone)
+    days = [moment.astimezone(zone_info).date() for moment in islice(a_rule(cron, zone=zone).after(start), 12)]
     gaps = [(later - earlier).days for earlier, later in pairwise(days)]
     left_out = zone == "Pacific/Apia" and days[0] < date(2011, 12, 31) <= days[-1]
     assert gaps == [1] * 11 or left_out
@@ -92,10 +92,10 @@ def test_last_moments_before_equal_the_moments_forwards(
 ) -> None:
     rule, since = a_rule(cron, zone=zone), end - timedelta(days=days)
     forwards = []
-    for item in rule.after(since - timedelta(microseconds=1)):
-        if item >= end:
+    for moment in rule.after(since - timedelta(microseconds=1)):
+        if moment >= end:
             break
-        forwards.append(item)
+        forwards.append(moment)
     assert rule.last_before(end, since=since, most=most) == forwards[-most:]
 
 
@@ -117,13 +117,13 @@ STARRED = st.one_of(
 @quickly
 @given(cron=STARRED, zone=st.sampled_from(ZONES), start=MOMENTS | CHANGES)
 def test_stars_fire_whenever_the_local_clock_matches(cron: str, zone: str, start: datetime) -> None:
-    place, fields = ZoneInfo(zone), CronSim(cron, start)
+    zone_info, fields = ZoneInfo(zone), CronSim(cron, start)
     begin = start.replace(second=0, microsecond=0)
     clock = (begin + timedelta(minutes=number) for number in range(2 * 24 * 60))
     expected = [
         moment
         for moment in clock
-        if (local := moment.astimezone(place)).minute in fields.minutes
+        if (local := moment.astimezone(zone_info)).minute in fields.minutes
         and local.hour in fields.hours
         and fields.match_day(local.date())
     ]
@@ -137,7 +137,7 @@ def test_stars_fire_whenever_the_local_clock_matches(cron: str, zone: str, start
 def test_a_day_without_midnight_keeps_its_minutes(zone: str, day: tuple[int, int, int]) -> None:
     before = datetime(*day, tzinfo=ZoneInfo(zone)) - timedelta(minutes=1)
     moments = list(a_rule("*/15 3 * * *", zone=zone).within(before, before + timedelta(days=1)))
-    assert [item.astimezone(ZoneInfo(zone)).strftime("%d %H:%M") for item in moments] == [
+    assert [moment.astimezone(ZoneInfo(zone)).strftime("%d %H:%M") for moment in moments] == [
         f"{day[2]:02} 03:{minute:02}" for minute in (0, 15, 30, 45)
     ]
     assert list(a_rule("*/15 0 * * *", zone=zone).within(before, before + timedelta(days=1))) == []
@@ -184,7 +184,7 @@ def test_names_spread_over_the_hour_and_keep_their_second() -> None:
     seconds = [int((value - start).total_seconds()) for value in moment.values() if value]
     assert len(seconds) == 1000
     assert 0 <= min(seconds) <= max(seconds) < 3600
-    assert max(seconds.count(item) for item in set(seconds)) <= 6
+    assert max(seconds.count(second) for second in set(seconds)) <= 6
     assert moment[7] == a_rule("0 3 * * *", spread=3600, name="n7").next_after(start - timedelta(seconds=1))
 
 

@@ -38,8 +38,13 @@ def copy(service: Service, tenant: str = "north") -> dict[str, Any]:
 def test_operators_save_pause_and_remove_a_template(service: Service) -> None:
     eva = operator(service)
     assert [put(service).status_code, put(service, missed="skip").status_code] == [201, 200]
-    (item,) = eva.get("/api/admin/templates").get_json()["templates"]
-    assert (item["name"], item["missed"], item["zone"], item["tenants"]) == ("nightly", "skip", "Europe/Madrid", 2)
+    (template,) = eva.get("/api/admin/templates").get_json()["templates"]
+    assert (template["name"], template["missed"], template["zone"], template["tenants"]) == (
+        "nightly",
+        "skip",
+        "Europe/Madrid",
+        2,
+    )
     assert eva.post(f"{NIGHTLY}/pause").get_json()["paused_at"] is not None
     assert copy(service)["template_paused_at"] is not None
     assert eva.post(f"{NIGHTLY}/resume").get_json()["paused_at"] is None
@@ -67,7 +72,7 @@ def test_operators_save_pause_and_remove_a_template(service: Service) -> None:
 )
 def test_an_invalid_template_is_refused_by_field(service: Service, changes: dict[str, Any], field: str) -> None:
     answer = put(service, **changes)
-    assert (answer.status_code, field in {item["field"] for item in answer.get_json()["errors"]}) == (400, True)
+    assert (answer.status_code, field in {error["field"] for error in answer.get_json()["errors"]}) == (400, True)
     assert put(service, "/api/admin/templates/Not%20A%20Name").status_code == 400
     assert put(service, type="unknown").status_code == 422
     assert service.rows("SELECT name FROM turno.schedule_templates") == []
@@ -94,10 +99,10 @@ def test_queue_of_a_template_by_api_and_form(service: Service, monkeypatch: pyte
 
 def test_only_operators_of_every_company_change_templates(service: Service) -> None:
     put(service)
-    for who in (service.caller(), operator(service, role="reader"), operator(service, companies=["acme"])):
-        assert who.ask("PUT", NIGHTLY, json=BODY).status_code == 403
-        assert who.post(f"{NIGHTLY}/pause").status_code == 403
-        assert who.ask("PUT", "/api/admin/template-zones/north", json={"zone": "UTC"}).status_code == 403
+    for caller in (service.caller(), operator(service, role="reader"), operator(service, companies=["acme"])):
+        assert caller.ask("PUT", NIGHTLY, json=BODY).status_code == 403
+        assert caller.post(f"{NIGHTLY}/pause").status_code == 403
+        assert caller.ask("PUT", "/api/admin/template-zones/north", json={"zone": "UTC"}).status_code == 403
     assert service.caller().get("/api/admin/templates").status_code == 403
 
 

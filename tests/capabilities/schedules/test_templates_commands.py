@@ -86,8 +86,8 @@ def test_jobs_are_found_by_their_template(turno: Any, example: ExampleInstallati
         "INSERT INTO turno.template_runs SELECT %s, %s, id, now() FROM turno.schedule_templates", job_id, example.one.id
     )
     everywhere = json.loads(turno("job", "list", "--all", "--template", "nightly", "--json")[1])
-    here = json.loads(turno("job", "list", "--tenant", "suc0001", "--template", "nightly", "--json")[1])
-    assert [row["job_id"] for row in everywhere] == [row["id"] for row in here] == [str(job_id)]
+    in_tenant = json.loads(turno("job", "list", "--tenant", "suc0001", "--template", "nightly", "--json")[1])
+    assert [row["job_id"] for row in everywhere] == [row["id"] for row in in_tenant] == [str(job_id)]
     assert turno("job", "cancel", "--all", "--template", "nightly")[1].startswith("1 job of 1 tenant cancelled")
     (row,) = example.rows("SELECT status FROM background_jobs WHERE id = %s", other)
     assert row["status"] == "pending"

@@ -82,9 +82,9 @@ def test_caller_needs_the_right_to_the_tenant(example: ExampleInstallation, erp:
 @pytest.mark.parametrize("name", ["application_job", "application_cancel", "application_retry"])
 def test_functions_of_a_tenant_are_closed(example: ExampleInstallation, erp: Session, name: str) -> None:
     arguments = "NULL, NULL" if name == "application_retry" else "NULL"
-    place = sql.Identifier(example.one.schema, name)
+    function = sql.Identifier(example.one.schema, name)
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        erp.execute(sql.SQL("SELECT {}({})").format(place, sql.SQL(arguments)))
+        erp.execute(sql.SQL("SELECT {}({})").format(function, sql.SQL(arguments)))
 
 
 def test_cancel_of_a_waiting_and_an_ended_job(example: ExampleInstallation, erp: Session) -> None:
@@ -127,12 +127,12 @@ def test_retry_notifies_the_workers_at_its_commit(example: ExampleInstallation, 
             call(erp, "job", "suc0001", job_id)
             erp.commit()
             listener.execute("NOTIFY turno_jobs, 'end'")  # after the hint, if there is a hint
-            heard = []
-            for item in listener.notifies(timeout=60):
-                if item.payload == "end":
+            notifications = []
+            for notification in listener.notifies(timeout=60):
+                if notification.payload == "end":
                     break
-                heard.append(item)
-            assert len(heard) == hints
+                notifications.append(notification)
+            assert len(notifications) == hints
 
 
 def test_wait_returns_at_the_end(example: ExampleInstallation, erp: Session) -> None:

@@ -201,8 +201,8 @@ def stats(service: Service, query: str = "", **claims: Any) -> dict[str, Any]:
 def test_stats_count_outcomes_and_times_by_type(service: Service) -> None:
     Caller(service.app, "north").job()
     body = stats(service, "?minutes=30&by=type")
-    (item,) = body["types"]
-    assert item == {
+    (job_type,) = body["types"]
+    assert job_type == {
         "type": "greetings",
         "attempts": 4,
         "items_done": 0,
@@ -220,7 +220,7 @@ def test_stats_count_outcomes_and_times_by_type(service: Service) -> None:
 def test_stats_of_one_tenant_are_not_another_s(service: Service) -> None:
     Caller(service.app, "north").job()
     body = stats(service, "?tenant=south&by=tenant")
-    assert [item["outcomes"] for item in body["types"]] == [{"failed": 1}]
+    assert [job_type["outcomes"] for job_type in body["types"]] == [{"failed": 1}]
     assert {point["line"] for point in body["over_time"]} == {"south"}
     assert body["queues"] == []
 

@@ -16,7 +16,7 @@ OF_SUBSCRIBER = "tests/capabilities/streams/test_subscriber.py"
 OF_FRAMES = "tests/capabilities/streams/test_frames.py"
 OF_CLIENT = "tests/unit/test_client.py"
 OWN = "section 8: a stream shows exactly its user's visible jobs"
-ONE_USE = "section 8: a ticket is one-use, short-lived, bound to user, tenant and job"
+SINGLE_USE = "section 8: a ticket is one-use, short-lived, bound to user, tenant and job"
 NOTHING_MISSED = "section 8: nothing can be missed, hint or no hint"
 ALL_SERVED = "section 8: one stream's fault is no other's, and its place is free again"
 BOUNDED = "section 8: bounded queues"
@@ -182,7 +182,7 @@ MUTANTS = (
     ),
     Mutant(
         "a ticket is used twice",
-        ONE_USE,
+        SINGLE_USE,
         "turno/capabilities/streams/sql/control/functions/stream_ticket_take.sql",
         "WITH taken AS (DELETE FROM stream_tickets t WHERE t.hash = p_hash RETURNING t.*)",
         "WITH taken AS (SELECT t.* FROM stream_tickets t WHERE t.hash = p_hash)",
@@ -190,7 +190,7 @@ MUTANTS = (
     ),
     Mutant(
         "an expired ticket is good",
-        ONE_USE,
+        SINGLE_USE,
         "turno/capabilities/streams/sql/control/functions/stream_ticket_take.sql",
         "FROM taken t WHERE t.expires_at > clock_timestamp();",
         "FROM taken t;",
@@ -198,7 +198,7 @@ MUTANTS = (
     ),
     Mutant(
         "a ticket for one job opens another's stream",
-        ONE_USE,
+        SINGLE_USE,
         ACCESS,
         "if wanted != (None if ticket.job_id is None else str(ticket.job_id)):",
         "if False:",
@@ -206,7 +206,7 @@ MUTANTS = (
     ),
     Mutant(
         "a ticket is good for minutes",
-        ONE_USE,
+        SINGLE_USE,
         "turno/capabilities/streams/sql/control/functions/stream_ticket_put.sql",
         "clock_timestamp() + p_for);",
         "clock_timestamp() + 10 * p_for);",
@@ -214,7 +214,7 @@ MUTANTS = (
     ),
     Mutant(
         "a ticket for one tenant opens another's stream",
-        ONE_USE,
+        SINGLE_USE,
         ACCESS,
         "    return _tenant_named(request) in (None, ticket.tenant) and ticket.until >",
         "    return ticket.until >",

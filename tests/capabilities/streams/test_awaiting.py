@@ -47,11 +47,11 @@ def body() -> str:
 def only_job(example: ExampleInstallation) -> UUID:
     result: list[dict[str, Any]] = []
 
-    def is_here() -> bool:
+    def is_enqueued() -> bool:
         result[:] = example.rows("SELECT id FROM background_jobs")
         return bool(result)
 
-    assert wait_until(is_here, within=10)
+    assert wait_until(is_enqueued, within=10)
     return UUID(str(result[0]["id"]))
 
 
@@ -106,14 +106,14 @@ def test_hang_up_frees_the_place_and_no_place_means_no_wait(example: ExampleInst
     # Not due: the web's maintenance would have it run.
     job_id = example.enqueue({"order_ids": [1]}, user_id="eva", run_at=datetime.now(UTC) + timedelta(hours=1))
     path = f"/api/jobs/{job_id}?wait=60"
-    held = [unanswered(web, path, headers) for _ in range(2)]
+    connections = [unanswered(web, path, headers) for _ in range(2)]
     assert wait_until(lambda: not opens(web, "/api/stream", headers), within=10)
     began = monotonic()
     status, reply = ask(web, "GET", path, headers)
     assert (status, reply["status"]) == (200, "pending")
     assert monotonic() - began < 20
-    for item in held:
-        item.close()
+    for connection in connections:
+        connection.close()
     assert wait_until(lambda: opens(web, "/api/stream", headers), within=10)
 
 

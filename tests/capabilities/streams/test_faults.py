@@ -51,7 +51,7 @@ def test_sigterm_ends_streams_and_next_process_resumes(
             web._process.terminate()
             for stream in opened:
                 assert stream.event(within=20) == ("bye", {"reason": "shutting-down"})
-                assert stream.rest() == []
+                assert stream.remaining_events() == []
                 assert stream.retry == 2000
             assert web._process.wait(20) == 0
             del deaf
@@ -70,7 +70,7 @@ def test_killed_web_process_loses_no_state_on_reconnect(example: ExampleInstalla
         with StreamClient(web.port, f"/api/jobs/{job_id}/stream", headers_of(example)) as stream:
             [(_, first)] = stream.first_state()
             os.kill(worker_of(web), signal.SIGKILL)
-            assert stream.rest() == []
+            assert stream.remaining_events() == []
         move(example, job_id, 60)
         with StreamClient(web.port, f"/api/jobs/{job_id}/stream", headers_of(example)) as again:
             [(_, now)] = again.first_state()
@@ -175,5 +175,5 @@ def test_a_crowd_that_comes_and_goes_leaves_nothing_behind(example: ExampleInsta
 
 
 @pytest.fixture(autouse=True)
-def room_for_many(example: ExampleInstallation) -> None:
+def allow_many_streams(example: ExampleInstallation) -> None:
     example.extra["TURNO_LIMITS"] = "streams_per_user=60"

@@ -146,7 +146,7 @@ def test_hinted_change_is_shown_to_authorised_users(example: ExampleInstallation
 def test_operator_watches_all_jobs_and_no_notifications(example: ExampleInstallation, looking: Hub) -> None:
     before = example.enqueue({"order_ids": [1]}, user_id="ben")
     eva = join(example, looking, user="eva", operator=True, everybody=True)
-    item = join(example, looking, user="eva", operator=True)
+    narrow = join(example, looking, user="eva", operator=True)
     later = example.enqueue({"order_ids": [2]}, user_id="carla")
     elsewhere = example.enqueue({"order_ids": [3]}, user_id="dora", tenant=example.other)
     for job in (before, later):
@@ -154,9 +154,9 @@ def test_operator_watches_all_jobs_and_no_notifications(example: ExampleInstalla
         end(example, job)
         assert eva.sees(lambda body, job=job: body["job_id"] == str(job) and completed(body))  # type: ignore[misc]
     own = example.enqueue({"order_ids": [4]}, user_id="eva")
-    for watching in (eva, item):
+    for watching in (eva, narrow):
         assert watching.sees(lambda body: body["job_id"] == str(own))
-    assert {body["job_id"] for _, body in item.shown} == {str(own)}
+    assert {body["job_id"] for _, body in narrow.shown} == {str(own)}
     assert {name for name, _ in eva.shown} == {"job"}
     assert str(elsewhere) not in [body["job_id"] for _, body in eva.shown]
 
@@ -290,16 +290,16 @@ def test_long_error_and_result_are_left_to_the_job_url(example: ExampleInstallat
 
 
 def test_locked_tenant_delays_no_stream_of_others(example: ExampleInstallation, looking: Hub) -> None:
-    here, there = example.enqueue({"order_ids": [1]}), example.enqueue({"order_ids": [1]}, tenant=example.other)
+    own, foreign = example.enqueue({"order_ids": [1]}), example.enqueue({"order_ids": [1]}, tenant=example.other)
     watching, watching_there = join(example, looking), join(example, looking, tenant=example.other)
-    move(example, there, 6, tenant=example.other)
+    move(example, foreign, 6, tenant=example.other)
     sessions = listening(example)  # and perhaps one of a test before that is about to go
     with psycopg.connect(example.url) as blocker:
         blocker.execute(f"LOCK TABLE {example.other.schema}.background_jobs IN ACCESS EXCLUSIVE MODE".encode())
         for number in (1, 2, 3):
-            move(example, here, number)
-            hint(example, here)
-            hint(example, there, tenant=example.other)
+            move(example, own, number)
+            hint(example, own)
+            hint(example, foreign, tenant=example.other)
             assert watching.sees(done(number))
         assert set(listening(example)) <= set(sessions)
     assert watching_there.sees(done(6))

@@ -112,7 +112,7 @@ def test_a_job_is_followed_from_its_first_state_to_its_end(example: ExampleInsta
         end(example, job_id)
         last = stream.until("job", lambda job: job["status"] == "completed")
         assert last["revision"] > moved["revision"]
-        assert stream.rest() == [("bye", {"reason": "job-ended"})]
+        assert stream.remaining_events() == [("bye", {"reason": "job-ended"})]
 
 
 def test_everything_of_a_user_is_on_one_stream(example: ExampleInstallation, web: DemoWeb) -> None:
@@ -240,7 +240,7 @@ def test_a_stream_ends_with_its_session(example: ExampleInstallation, web: DemoW
     token = jwt.encode(claims, example.settings.jwt_key)
     with StreamClient(web.port, "/api/stream?schema=suc0001", {"Authorization": f"Bearer {token}"}) as stream:
         assert stream.first_state() == []
-        assert stream.rest() == [("bye", {"reason": "session-over"})]
+        assert stream.remaining_events() == [("bye", {"reason": "session-over"})]
 
 
 def test_fifty_tabs_are_served_and_the_next_must_wait(example: ExampleInstallation) -> None:

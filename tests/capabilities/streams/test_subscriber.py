@@ -12,11 +12,11 @@ from turno.capabilities.streams.tenant_subscribers import TenantSubscribers
 
 
 def test_backlog_keeps_the_latest_state_of_each_object() -> None:
-    item, two = uuid4(), uuid4()
+    first, second = uuid4(), uuid4()
     watching = subscriber()
     for number in (1, 2, 3):
-        watching.offer(state(b"one %d" % number, key=item, revision=number))
-    watching.offer(state(b"two", key=two))
+        watching.offer(state(b"one %d" % number, key=first, revision=number))
+    watching.offer(state(b"two", key=second))
     assert watching.take() == ([b"one 3", b"two"], None)
     assert watching.take() == ([], None)
 

@@ -25,16 +25,16 @@ def nothing_is_left(service: Service) -> Iterator[None]:
         service.rows("DELETE FROM job_tags", tenant=tenant)
 
 
-def tagged(who: Caller, *tags: str) -> str:
-    answer = who.submit(tags=list(tags))
+def tagged(caller: Caller, *tags: str) -> str:
+    answer = caller.submit(tags=list(tags))
     assert answer.status_code == 202, answer.text
     return str(answer.get_json()["job_id"])
 
 
-def found(who: Caller, path: str = "/api/admin/jobs", **query: str) -> list[str]:
-    answer = who.get(path, query_string=query)
+def listed_jobs(caller: Caller, path: str = "/api/admin/jobs", **query: str) -> list[str]:
+    answer = caller.get(path, query_string=query)
     assert answer.status_code == 200, answer.text
-    return sorted(item["job_id"] for item in answer.get_json()["jobs"])
+    return sorted(job["job_id"] for job in answer.get_json()["jobs"])
 
 
 def test_tags_are_shown_with_the_job_and_in_lists(service: Service) -> None:
@@ -42,7 +42,7 @@ def test_tags_are_shown_with_the_job_and_in_lists(service: Service) -> None:
     job_id, plain = tagged(ana, "month-end", "march", "march"), ana.job()
     assert ana.get(f"/api/jobs/{job_id}").get_json()["attributes"] == {"tags": ["march", "month-end"]}
     assert ana.get(f"/api/jobs/{plain}").get_json()["attributes"] == {}
-    assert found(ana, "/api/jobs", filter="tag:march") == [job_id]
+    assert listed_jobs(ana, "/api/jobs", filter="tag:march") == [job_id]
     visitor = Visitor(service.app)
     visitor.sign_in(ana.user, "north")
     assert '<dt>Tags</dt><dd class="name">march, month-end</dd>' in visitor.get(f"/jobs/{job_id}?branch=north").text
@@ -55,7 +55,7 @@ def test_tags_are_shown_with_the_job_and_in_lists(service: Service) -> None:
 def test_invalid_tags_are_refused_by_field(service: Service, tags: list[str], field: str) -> None:
     answer = service.caller().submit(tags=tags)
     assert answer.status_code == 400
-    assert [item["field"] for item in answer.get_json()["errors"]] == [field]
+    assert [error["field"] for error in answer.get_json()["errors"]] == [field]
     assert service.rows("SELECT count(*) FROM turno.job_tags") == [(0,)]
 
 
@@ -73,16 +73,16 @@ def test_operators_filter_and_change_by_tag_over_tenants(service: Service) -> No
     eva, north, south = operator(service), service.caller("north"), service.caller("south")
     march, april = [tagged(north, "march"), tagged(south, "march")], tagged(south, "april")
     north.job()
-    assert found(eva, filter="tag:march") == sorted(march)
+    assert listed_jobs(eva, filter="tag:march") == sorted(march)
     both = eva.get("/api/admin/jobs", query_string=[("filter", "tag:march"), ("filter", "tag:april")])
     assert len(both.get_json()["jobs"]) == 3
-    assert found(eva, filter="tag:march", user=south.user) == [march[1]]
+    assert listed_jobs(eva, filter="tag:march", user=south.user) == [march[1]]
     groups = eva.get("/api/admin/jobs/groups", query_string={"by": "tenant", "filter": "tag:march"}).get_json()
-    assert {item["name"]: item["jobs"] for item in groups["groups"]} == {"north": 1, "south": 1}
+    assert {group["name"]: group["jobs"] for group in groups["groups"]} == {"north": 1, "south": 1}
     body: dict[str, Any] = {"command": "cancel", "filter": ["tag:march"]}
     done = eva.post("/api/admin/jobs/commands", json=body)
     assert (done.status_code, done.get_json()["changed"]) == (200, {"cancelled": 2}), done.text
-    assert [south.get(f"/api/jobs/{item}").get_json()["status"] for item in (march[1], april)] == [
+    assert [south.get(f"/api/jobs/{job_id}").get_json()["status"] for job_id in (march[1], april)] == [
         "cancelled",
         "pending",
     ]
@@ -121,6 +121,6 @@ def test_an_unknown_filter_is_refused_by_field(service: Service, given: str) -> 
 
 def test_no_tenant_reads_the_tags_of_another(service: Service) -> None:
     tagged(service.caller("south"), "march")
-    assert found(service.caller("north"), "/api/jobs", filter="tag:march") == []
+    assert listed_jobs(service.caller("north"), "/api/jobs", filter="tag:march") == []
     assert service.rows("SELECT tag FROM job_tags WHERE tag = 'march'", tenant="north") == []
     assert len(service.rows("SELECT tag FROM job_tags WHERE tag = 'march'", tenant="south")) == 1

@@ -68,20 +68,20 @@ def test_commands_show_filter_and_change_by_tag(example: ExampleInstallation, mo
         assert done.exit_code == 0, done.output
         return done.output
 
-    item, two, other = (
+    first, two, other = (
         example.enqueue(ORDERS), example.enqueue(ORDERS, tenant=example.tenants["suc0002"]), example.enqueue(ORDERS),
     )  # fmt: skip
-    for job_id, tenant in ((item, None), (two, example.tenants["suc0002"])):
+    for job_id, tenant in ((first, None), (two, example.tenants["suc0002"])):
         example.rows("SELECT job_tags_put(%s, '{march,retail}')", job_id, tenant=tenant)
-    assert "tags          march, retail\n" in turno("job", "show", "--tenant", "suc0001", str(item))
+    assert "tags          march, retail\n" in turno("job", "show", "--tenant", "suc0001", str(first))
     everywhere = json.loads(turno("job", "list", "--all", "--tag", "march", "--json"))
-    assert {row["job_id"] for row in everywhere} == {str(item), str(two)}
-    here = json.loads(turno("job", "list", "--tenant", "suc0001", "--tag", "march", "--json"))
-    assert [row["id"] for row in here] == [str(item)]
+    assert {row["job_id"] for row in everywhere} == {str(first), str(two)}
+    in_tenant = json.loads(turno("job", "list", "--tenant", "suc0001", "--tag", "march", "--json"))
+    assert [row["id"] for row in in_tenant] == [str(first)]
     assert turno("job", "cancel", "--all", "--tag", "march", "--dry-run").startswith("2 jobs of 2 tenants would be")
     assert turno("job", "cancel", "--all", "--tag", "march").startswith("2 jobs of 2 tenants cancelled")
     statuses = {row["id"]: row["status"] for row in example.rows("SELECT id, status FROM background_jobs")}
-    assert statuses == {item: "cancelled", other: "pending"}
+    assert statuses == {first: "cancelled", other: "pending"}
     refused = CliRunner().invoke(main, ["job", "cancel", "--tenant", "suc0001", "--tag", "a", str(other)])
     assert "--tag chooses among many: it goes with --all" in refused.output
 

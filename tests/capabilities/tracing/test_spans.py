@@ -32,8 +32,8 @@ class Receiver:
 
     def take(self, body: bytes) -> None:
         for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-            said = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}
-            self.services.add(said["service.name"])
+            attributes = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}
+            self.services.add(attributes["service.name"])
             self.spans += [span for scope in resource.scope_spans for span in scope.spans]
 
     def names(self, job_id: str) -> list[str]:
@@ -141,8 +141,8 @@ def test_log_line_names_request_and_trace(traced: Traced) -> None:
     traced.wait(lambda: "job.fail" in traced.received.names(job_id))
     lines = [json.loads(line) for line in traced.log.read_text().splitlines() if job_id in line and line[0] == "{"]
     of_attempts = [line for line in lines if "attempt" in line]
-    said = {"here", "attempt ended: pending", "attempt ended: failed", "job failed, no attempts left: ValueError"}
-    assert said <= {line["message"] for line in of_attempts}, of_attempts
+    messages = {"here", "attempt ended: pending", "attempt ended: failed", "job failed, no attempts left: ValueError"}
+    assert messages <= {line["message"] for line in of_attempts}, of_attempts
     assert {(line["correlation_id"], line["trace_id"], line["tenant"]) for line in of_attempts} == {
         ("order-42", TRACE, "suc0001")
     }

@@ -99,7 +99,9 @@ class InATransaction(TestCase):  # type: ignore[misc]
         names = ["Ana", "Bea", "Ciro"]
         with enqueued_jobs() as jobs:
             made = turno.enqueue_many(connection, "suc0002", SendLetter, [Letter(name) for name in names], keys=names)
-        assert [(job.job_id, job.key) for job in jobs] == [*zip((item.job_id for item in made), names, strict=True)]
+        assert [(job.job_id, job.key) for job in jobs] == [
+            *zip((submitted.job_id for submitted in made), names, strict=True)
+        ]
 
     def test_invalid_payload_is_refused(self) -> None:
         with enqueued_jobs() as jobs, pytest.raises(turno.InvalidPayload, match="customer"):

@@ -62,7 +62,7 @@ def erp(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[psycopg.Connectio
         session.rollback()
 
 
-def as_one_of_many(
+def enqueue_in_list(
     session: Any, tenant: str, job_type: str, payload: Any, *, key: str | None = None, **options: Any
 ) -> turno.Enqueued:
     (answer,) = turno.enqueue_many(session, tenant, job_type, [payload], keys=key and [key], **options)
@@ -113,7 +113,7 @@ def test_a_host_that_commits_very_often_sends_no_hint(
         assert list(listener.notifies(timeout=0.2)) == []
 
 
-@pytest.mark.parametrize("enqueue", [turno.enqueue, as_one_of_many], ids=["one", "many"])
+@pytest.mark.parametrize("enqueue", [turno.enqueue, enqueue_in_list], ids=["one", "many"])
 def test_a_key_stands_for_one_request(
     example: ExampleInstallation, erp: psycopg.Connection[Any], enqueue: Callable[..., turno.Enqueued]
 ) -> None:
@@ -136,7 +136,7 @@ def test_a_key_that_was_used_by_post_answers_its_job(
     assert answer == (posted, False)
 
 
-@pytest.mark.parametrize("enqueue", [turno.enqueue, as_one_of_many], ids=["one", "many"])
+@pytest.mark.parametrize("enqueue", [turno.enqueue, enqueue_in_list], ids=["one", "many"])
 def test_second_enqueue_with_key_waits_and_gets_first_job(
     example: ExampleInstallation, erp: psycopg.Connection[Any], url: str, enqueue: Callable[..., turno.Enqueued]
 ) -> None:
@@ -153,7 +153,7 @@ def test_second_enqueue_with_key_waits_and_gets_first_job(
         assert second.result(timeout=20) == (first.job_id, False)
 
 
-@pytest.mark.parametrize("enqueue", [turno.enqueue, as_one_of_many], ids=["one", "many"])
+@pytest.mark.parametrize("enqueue", [turno.enqueue, enqueue_in_list], ids=["one", "many"])
 def test_unique_for_a_while_means_one_job_in_that_time(
     example: ExampleInstallation, erp: psycopg.Connection[Any], enqueue: Callable[..., turno.Enqueued]
 ) -> None:
@@ -168,7 +168,7 @@ def test_unique_for_a_while_means_one_job_in_that_time(
     assert len(jobs(example)) == 3
 
 
-@pytest.mark.parametrize("enqueue", [turno.enqueue, as_one_of_many], ids=["one", "many"])
+@pytest.mark.parametrize("enqueue", [turno.enqueue, enqueue_in_list], ids=["one", "many"])
 def test_delay_counts_from_submission_and_is_in_the_key(
     example: ExampleInstallation, erp: psycopg.Connection[Any], enqueue: Callable[..., turno.Enqueued]
 ) -> None:
@@ -213,24 +213,26 @@ def test_many_are_one_statement_and_answered_in_their_order(
     made = turno.enqueue_many(erp, "suc0001", "batch_invoicing", payloads)
     erp.commit()
     stored = {job["id"]: job["payload"] for job in jobs(example)}
-    assert [stored[item.job_id]["order_ids"] for item in made] == [payload["order_ids"] for payload in payloads]
+    assert [stored[enqueued.job_id]["order_ids"] for enqueued in made] == [payload["order_ids"] for payload in payloads]
     assert len(example.rows("SELECT 1 FROM turno.tickets WHERE state = 'ready'")) == 1000
 
 
 def test_enqueue_many_makes_one_job_per_key_or_none(example: ExampleInstallation, erp: psycopg.Connection[Any]) -> None:
-    item, two, three = ({"order_ids": [number], "point_of_sale": 1} for number in (1, 2, 3))
-    (there,) = turno.enqueue_many(erp, "suc0001", "batch_invoicing", [item], keys=["1"])
-    made = turno.enqueue_many(erp, "suc0001", "batch_invoicing", [two, item, two, three], keys=["2", "1", "2", "3"])
+    first, second, third = ({"order_ids": [number], "point_of_sale": 1} for number in (1, 2, 3))
+    (there,) = turno.enqueue_many(erp, "suc0001", "batch_invoicing", [first], keys=["1"])
+    made = turno.enqueue_many(
+        erp, "suc0001", "batch_invoicing", [second, first, second, third], keys=["2", "1", "2", "3"]
+    )
     assert [answer.is_new for answer in made] == [True, False, False, True]
     assert made[1].job_id == there.job_id
     assert made[2].job_id == made[0].job_id
     erp.commit()
     with pytest.raises(turno.NotEnqueued, match="'1' stands for another"):
-        turno.enqueue_many(erp, "suc0001", "batch_invoicing", [item, two], keys=["9", "1"])
+        turno.enqueue_many(erp, "suc0001", "batch_invoicing", [first, second], keys=["9", "1"])
     erp.rollback()
     assert len(jobs(example)) == 3
     with pytest.raises(turno.NotEnqueued, match="1 keys for 2 payloads"):
-        turno.enqueue_many(erp, "suc0001", "batch_invoicing", [item, two], keys=["9"])
+        turno.enqueue_many(erp, "suc0001", "batch_invoicing", [first, second], keys=["9"])
 
 
 @pytest.mark.parametrize("unique_for", [None, 60], ids=["for ever", "for a while"])
@@ -256,7 +258,7 @@ def test_a_key_costs_no_more_beside_many_jobs(example: ExampleInstallation, uniq
 def test_a_user_s_open_jobs_are_counted_as_by_post(erp: psycopg.Connection[Any]) -> None:
     payloads = [{"order_ids": [number], "point_of_sale": 1} for number in range(20)]
     turno.enqueue_many(erp, "suc0001", "batch_invoicing", payloads, user="ana")
-    for enqueue in (turno.enqueue, as_one_of_many):
+    for enqueue in (turno.enqueue, enqueue_in_list):
         full = pytest.raises(turno.NotEnqueued, match=r"'ana' would have more than 20 jobs open.*pending_jobs_per_user")
         with full, erp.transaction():
             enqueue(erp, "suc0001", "batch_invoicing", ORDERS, user="ana")
@@ -302,10 +304,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_refusal_has_a_remedy(example: ExampleInstallation, erp: psycopg.Connection[Any], case: str) -> None:
     options, reply = REFUSED[case]
     tenant = options.get("tenant", "suc0001")
-    rest = {name: value for name, value in options.items() if name != "tenant"}
-    for enqueue in (turno.enqueue, as_one_of_many):
+    remaining = {name: value for name, value in options.items() if name != "tenant"}
+    for enqueue in (turno.enqueue, enqueue_in_list):
         with pytest.raises(turno.NotEnqueued, match=reply):
-            enqueue(erp, tenant, "batch_invoicing", ORDERS, **rest)
+            enqueue(erp, tenant, "batch_invoicing", ORDERS, **remaining)
         erp.rollback()
     assert jobs(example) == []
 

@@ -65,17 +65,17 @@ def test_an_application_behind_a_pooler(
         add_tenant(admin, logins, "suc0001", "acme")
         Engine.on(admin).announce(of(build_registry()), 20)
         works()
-        with connect() as one, connect() as other:
+        with connect() as first, connect() as other:
             pids = set()
             for number in range(8):
-                pids.add(one.execute("SELECT pg_backend_pid()").fetchone())
-                turno.enqueue(one, "suc0001", BatchInvoicing, ORDERS, key=f"june-{number}")
-                one.commit()
+                pids.add(first.execute("SELECT pg_backend_pid()").fetchone())
+                turno.enqueue(first, "suc0001", BatchInvoicing, ORDERS, key=f"june-{number}")
+                first.commit()
                 assert other.execute(BY_SQL).fetchone()
                 pids.add(other.execute("SELECT pg_backend_pid()").fetchone())
                 other.commit()
-            turno.enqueue_many(one, "suc0001", BatchInvoicing, [ORDERS] * 3)
-            one.rollback()
+            turno.enqueue_many(first, "suc0001", BatchInvoicing, [ORDERS] * 3)
+            first.rollback()
         assert len(pids) == 1
         assert admin.execute("SELECT FROM turno.tickets").rowcount == 16
         remove_tenant(admin, logins, "suc0001")

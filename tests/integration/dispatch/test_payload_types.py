@@ -78,8 +78,8 @@ def test_every_entry_point_keeps_every_type(
     kept = received(example)
     assert kept == [payload] * 6
     exact = {name: types_in(getattr(payload, name)) for name in FIELDS}
-    for item in kept:
-        assert {name: types_in(getattr(item, name)) for name in FIELDS} == exact
+    for kept_payload in kept:
+        assert {name: types_in(getattr(kept_payload, name)) for name in FIELDS} == exact
     example.rows("DELETE FROM background_jobs")
 
 

@@ -16,7 +16,7 @@ import turno
 from handlers.batch_invoicing import BatchInvoicing, BatchInvoicingPayload
 from tests.fakes import RecordingQueue
 from tests.installation import ExampleInstallation
-from tests.integration.dispatch.test_enqueue_from_anywhere import ORDERS, OTHERS, as_one_of_many, erp, role, url
+from tests.integration.dispatch.test_enqueue_from_anywhere import ORDERS, OTHERS, enqueue_in_list, erp, role, url
 from turno.capabilities.schedules.firing import fire_due
 from turno.capabilities.schedules.recurring_job import RecurringJob
 from turno.capabilities.schedules.stored import Schedules
@@ -29,7 +29,7 @@ from turno.testing.wait import wait_until
 __all__ = ["erp", "role", "url"]
 
 Erp = psycopg.Connection[Any]
-WAYS = pytest.mark.parametrize("enqueue", [turno.enqueue, as_one_of_many], ids=["one", "many"])
+WAYS = pytest.mark.parametrize("enqueue", [turno.enqueue, enqueue_in_list], ids=["one", "many"])
 
 
 class Keyed(BatchInvoicing):
@@ -193,13 +193,13 @@ def test_a_schedules_jobs_have_the_key_of_its_payload(example: ExampleInstallati
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"key_limit": 0}, "key_limit must be from 1 to 1000"),
         ({"key_rate": (1, 0)}, "key_rate must be from 1 to 1000 jobs"),
         ({"other_queues": "hot"}, "other_queues must be a list of names"),
     ],
 )
-def test_handler_with_invalid_attributes_is_refused(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_handler_with_invalid_attributes_is_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         type("Wrong", (BatchInvoicing,), wrong)

@@ -329,10 +329,10 @@ def test_disjoint_batches_number_without_gaps(database: str, loaded: Connection[
 
 def test_overlapping_batches_invoice_each_order_once(database: str, loaded: Connection[Any]) -> None:
     everything = list(range(FIRST, FIRST + ORDERS))
-    undone_by_one = frozenset(everything[::5])
+    undone_once = frozenset(everything[::5])
     shuffled = [Random(seed).sample(everything, ORDERS) for seed in range(4)]  # noqa: S311  # a shuffle, not a secret
     run_together(
-        database, *(batch(ids, 1, undo=undone_by_one if n == 0 else frozenset()) for n, ids in enumerate(shuffled))
+        database, *(batch(ids, 1, undo=undone_once if n == 0 else frozenset()) for n, ids in enumerate(shuffled))
     )
     assert sum(map(len, counted(loaded).values())) == ORDERS
     assert_gap_free(loaded)
@@ -346,7 +346,7 @@ def test_batches_of_three_points_invoice_each_order_once(database: str, loaded: 
     assert_gap_free(loaded)
 
 
-def wait_until_one_session_waits(branch: Connection[Any]) -> None:
+def wait_until_session_waits(branch: Connection[Any]) -> None:
     query = """
         SELECT count(*) FROM pg_stat_activity
         WHERE datname = current_database() AND wait_event_type = 'Lock'
@@ -372,7 +372,7 @@ def test_loser_between_two_points_waits_for_the_winner(
         with loaded.transaction(force_rollback=not winner_commits):
             winner = invoice_order(loaded, FIRST, 1)
             loser.start()
-            wait_until_one_session_waits(watcher)
+            wait_until_session_waits(watcher)
         loser.join()
     assert [outcome.point_of_sale for outcome in outcomes] == [1 if winner_commits else 3]
     assert (outcomes == [winner]) == winner_commits
@@ -387,7 +387,7 @@ def test_changes_during_the_wait_are_invoiced(database: str, loaded: Connection[
         with loaded.transaction():
             loaded.execute(LOCK, (1,))
             waiter.start()
-            wait_until_one_session_waits(watcher)
+            wait_until_session_waits(watcher)
             loaded.execute(price, (FIRST,))
             loaded.execute("UPDATE points_of_sale SET issuer_condition = 'monotributo' WHERE id = 1")
         waiter.join()
@@ -413,7 +413,7 @@ def test_lost_order_of_several_keeps_no_number(database: str, loaded: Connection
         with loaded.transaction():
             winner = invoice_order(loaded, FIRST + 1, 1)
             loser.start()
-            wait_until_one_session_waits(watcher)
+            wait_until_session_waits(watcher)
         loser.join()
     assert len(lost) == 1
     assert_gap_free(loaded)
@@ -447,7 +447,7 @@ def test_opposite_orders_end_only_as_transient_deadlock(database: str, loaded: C
 
 
 @pytest.mark.parametrize(
-    ("damage", "found"),
+    ("damage", "counts"),
     [
         ("UPDATE invoice_counters SET last_number = last_number + 2 WHERE letter = 'C'", (2, 0, 0)),
         ("UPDATE invoices SET number = number + 5 WHERE order_id = 10250", (5, 0, 0)),
@@ -461,13 +461,13 @@ def test_opposite_orders_end_only_as_transient_deadlock(database: str, loaded: C
     ],
 )
 def test_the_integrity_check_counts_each_kind_of_fault(
-    loaded: Connection[Any], damage: str, found: tuple[int, int, int]
+    loaded: Connection[Any], damage: str, counts: tuple[int, int, int]
 ) -> None:
     for order_id in (10248, 10249, 10250):
         invoice_order(loaded, order_id, 2)
     assert check_invoices(loaded) == CLEAN
     loaded.execute(damage.encode())
-    assert check_invoices(loaded) == InvoiceIntegrity(*found)
+    assert check_invoices(loaded) == InvoiceIntegrity(*counts)
 
 
 @pytest.mark.parametrize(

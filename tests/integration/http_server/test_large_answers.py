@@ -45,9 +45,9 @@ def requested(
 ) -> http.client.HTTPResponse:
     """Ask for a file of this size: its first MB is BLOCK, and its rest is empty."""
     [row] = example.rows(KEPT, size)
-    place = folder / example.one.schema
-    place.mkdir(exist_ok=True)
-    with (place / str(row["id"])).open("wb") as file:
+    tenant_folder = folder / example.one.schema
+    tenant_folder.mkdir(exist_ok=True)
+    with (tenant_folder / str(row["id"])).open("wb") as file:
         file.write(BLOCK)
         file.truncate(size)
     link = signer(row["id"], example.settings.master_key).dumps([example.one.slug, "ana", int(time.time())])
@@ -76,8 +76,8 @@ def test_slow_client_of_200_mb_leaves_memory_flat(example: ExampleInstallation, 
         assert answer.read(MEGABYTE) == BLOCK
     assert requested(example, web, folder, MEGABYTE).read() == BLOCK, "they keep no thread"
     assert resident_kb(web) - before < 20_000
-    rest = answers.pop()
-    assert sum(len(data) for data in iter(lambda: rest.read(MEGABYTE), b"")) == 199 * MEGABYTE
+    response = answers.pop()
+    assert sum(len(data) for data in iter(lambda: response.read(MEGABYTE), b"")) == 199 * MEGABYTE
     assert resident_kb(web) - before < 20_000
     for answer in answers:
         answer.close()

@@ -195,12 +195,12 @@ def test_a_job_that_is_being_claimed_does_not_expire(example: ExampleInstallatio
     expire(example)
     (job,) = example.rows("SELECT id FROM background_jobs")
     worker = example.engine.start_worker(backend="exec", host="here", pid=1)
-    held = example.engine.claim_job(worker, job["id"], types=[("batch_invoicing", 1)])
-    assert held
+    claim = example.engine.claim_job(worker, job["id"], types=[("batch_invoicing", 1)])
+    assert claim
     assert sweep(example)["expired"] == 0
     assert example.job(job["id"])["status"] == "pending"
-    with handler_session(example.logins, held.login, application="test", kind=psycopg.Connection) as session:
-        assert attempt_steps.start(session, held, "test").expired
+    with handler_session(example.logins, claim.login, application="test", kind=psycopg.Connection) as session:
+        assert attempt_steps.start(session, claim, "test").expired
 
 
 def test_limits_that_are_earned_back_are_forgotten(example: ExampleInstallation) -> None:

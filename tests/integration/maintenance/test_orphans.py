@@ -60,7 +60,7 @@ def states(example: ExampleInstallation) -> list[str]:
 
 
 @contextmanager
-def held_by_its_tenant(example: ExampleInstallation, *claims: Claim) -> Iterator[None]:
+def locked_by_its_tenant(example: ExampleInstallation, *claims: Claim) -> Iterator[None]:
     """Have a second session of each job's tenant hold its ticket, as handlers' SQL may."""
     with ExitStack() as stack:
         for claim in claims:
@@ -82,7 +82,7 @@ def test_one_stuck_orphan_delays_no_other(
     example: ExampleInstallation, passes: Maintenance, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad, good = lose(example), [lose(example), lose(example, tenant=example.other)]
-    with held_by_its_tenant(example, bad), caplog.at_level(logging.ERROR, "turno.maintenance"):
+    with locked_by_its_tenant(example, bad), caplog.at_level(logging.ERROR, "turno.maintenance"):
         with pytest.raises(MaintenanceFailed, match=r"rescued: suc0001: .* lock timeout"):
             passes.run_once()
         assert {example.ticket(claim.job_id)["state"] for claim in good} == {"scheduled"}  # type: ignore[index]
@@ -100,7 +100,7 @@ def test_many_stuck_orphans_of_one_tenant_are_left_for_later(
     bad = [lose(example) for _ in range(6)]
     good = lose(example, tenant=example.other)
     with (
-        held_by_its_tenant(example, *bad),
+        locked_by_its_tenant(example, *bad),
         caplog.at_level(logging.ERROR, "turno.maintenance.tasks"),
         pytest.raises(MaintenanceFailed),
     ):

@@ -52,7 +52,7 @@ def test_job_names_its_obstacle_until_a_worker_serves_it(example: ExampleInstall
     fresh = example.enqueue({"order_ids": [1]})
     assert lacks(example, fresh) is None
     job_id = wait(example)
-    said = [lacks(example, job_id)]
+    obstacles = [lacks(example, job_id)]
     for types, queues in (
         ([("monthly_report", 1)], None),
         ([("batch_invoicing", 2)], None),
@@ -60,8 +60,8 @@ def test_job_names_its_obstacle_until_a_worker_serves_it(example: ExampleInstall
         ([KNOWN], ["hot", "cold"]),
     ):
         live(example, *types, queues=queues)
-        said.append(lacks(example, job_id))
-    assert said == [
+        obstacles.append(lacks(example, job_id))
+    assert obstacles == [
         "no worker is alive",
         "no living worker knows batch_invoicing",
         "no living worker knows version 1 of batch_invoicing: they know another",
@@ -129,7 +129,10 @@ def test_each_backend_queue_type_and_version_is_reported(example: ExampleInstall
         )
     live(example, KNOWN, queues=["cold"])
     result = example.engine.unserved(LONG)
-    assert {(item.backend, item.queue, item.type, item.version, item.lacks, item.waiting) for item in result} == {
+    assert {
+        (obstacle.backend, obstacle.queue, obstacle.type, obstacle.version, obstacle.lacks, obstacle.waiting)
+        for obstacle in result
+    } == {
         ("pool", "warm", "batch_invoicing", 1, "queue", 1),
         ("pool", "cold", "batch_invoicing", 2, "version", 1),
         ("pool", "cold", "zzz", 1, "type", 1),

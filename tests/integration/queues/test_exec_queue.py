@@ -81,7 +81,7 @@ def test_job_offered_as_last_worker_leaves_is_not_forgotten(example: ExampleInst
     assert wait_until(lambda: {example.job(job_id)["status"] for job_id in jobs} == {"completed"}, within=60)
 
 
-class SoundPlace(Slot):
+class SoundSlot(Slot):
     """A usual place; or in reserve, beside the places of some tenants."""
 
     used_for = ""
@@ -102,7 +102,7 @@ class SoundPlace(Slot):
         return self.neighbours
 
 
-class LastPlace(SoundPlace):
+class LastSlot(SoundSlot):
     """The only place on this host; while it is given up, another launcher without a place leaves a job."""
 
     def __init__(self, example: ExampleInstallation, *, regained: bool) -> None:
@@ -124,24 +124,24 @@ class LastPlace(SoundPlace):
 @pytest.mark.parametrize("regained", [True, False])
 def test_leaving_worker_looks_once_more_without_its_place(example: ExampleInstallation, *, regained: bool) -> None:
     example.rows("UPDATE turno.leases SET until = now() + interval '9 s'")  # or it would stay until the next sweep
-    place = LastPlace(example, regained=regained)
+    slot = LastSlot(example, regained=regained)
     engine = example.engine
-    source = ExecSource(engine=engine, registry=REGISTRY, job_id=None, slot=place)
+    source = ExecSource(engine=engine, registry=REGISTRY, job_id=None, slot=slot)
     worker = engine.start_worker(backend="exec", host="test", pid=1)
-    assert [claim.job_id for (claim,) in source.take(worker, 1)] == ([place.left] if regained else [])
+    assert [claim.job_id for (claim,) in source.take(worker, 1)] == ([slot.left] if regained else [])
     assert source.exhausted is not regained
 
 
-class FreePlace(SoundPlace):
+class FreeSlot(SoundSlot):
     """A place without competitors."""
 
-    held = True
+    taken = True
 
     def release(self) -> None:
-        self.held = False
+        self.taken = False
 
     def regain(self) -> bool:
-        self.held = True
+        self.taken = True
         return True
 
     def close(self) -> None:
@@ -153,9 +153,9 @@ class Idler:
 
     def __init__(self, example: ExampleInstallation) -> None:
         self.now = 0.0
-        self.place = FreePlace()
+        self.slot = FreeSlot()
         engine = example.engine
-        self.source = ExecSource(engine=engine, registry=REGISTRY, job_id=None, slot=self.place, clock=lambda: self.now)
+        self.source = ExecSource(engine=engine, registry=REGISTRY, job_id=None, slot=self.slot, clock=lambda: self.now)
         self.worker = engine.start_worker(backend="exec", host="test", pid=1)
 
     def looks(self) -> list[UUID]:
@@ -176,17 +176,17 @@ def idler(example: ExampleInstallation) -> Idler:
 def test_reserve_takes_no_job_of_a_tenant_with_a_place(example: ExampleInstallation, idler: Idler) -> None:
     example.enqueue({"how": "ok"}, handler=Faulty)
     other = example.enqueue({"how": "ok"}, handler=Faulty, tenant=example.other)
-    idler.place.in_reserve, idler.place.neighbours = True, frozenset({"suc0001"})
+    idler.slot.in_reserve, idler.slot.neighbours = True, frozenset({"suc0001"})
     assert idler.looks() == [other]
-    assert idler.place.used_for == "suc0002"
+    assert idler.slot.used_for == "suc0002"
     assert idler.looks() == []
-    assert (idler.place.used_for, idler.place.held) == ("", False)
+    assert (idler.slot.used_for, idler.slot.taken) == ("", False)
 
 
 def test_ordinary_place_prefers_tenants_without_places(example: ExampleInstallation, idler: Idler) -> None:
     mine = [example.enqueue({"how": "ok"}, handler=Faulty) for _ in range(3)]
     others = [example.enqueue({"how": "ok"}, handler=Faulty, tenant=example.other) for _ in range(3)]
-    idler.place.neighbours = frozenset({"suc0001"})
+    idler.slot.neighbours = frozenset({"suc0001"})
     taken = [job_id for _ in range(6) for job_id in idler.looks()]
     assert (set(taken[:3]), set(taken[3:])) == (set(others), set(mine))
 
@@ -242,19 +242,19 @@ def test_a_worker_with_nothing_to_wait_for_leaves(example: ExampleInstallation, 
     due_in(example, 3600)
     assert idler.looks() == []
     assert not idler.stays
-    assert not idler.place.held
+    assert not idler.slot.taken
 
 
 def test_worker_stays_for_jobs_due_within_a_minute(example: ExampleInstallation, idler: Idler) -> None:
     job_id = due_in(example, 30)
     assert idler.looks() == []
     assert idler.stays
-    assert not idler.place.held  # others may be launched meanwhile
+    assert not idler.slot.taken  # others may be launched meanwhile
     assert idler.source.poll_in() <= 1
     example.rows("UPDATE turno.tickets SET run_at = now()")
     idler.now = 30
     assert idler.looks() == [job_id]
-    assert idler.place.held
+    assert idler.slot.taken
 
 
 def test_a_worker_stays_for_a_minute_and_no_longer(example: ExampleInstallation, idler: Idler) -> None:

@@ -50,12 +50,12 @@ def test_a_handler_that_cannot_be_made_is_an_error_and_counted(example: ExampleI
     job_id = example.enqueue({"how": "ok"}, handler=Faulty, max_attempts=2)
     example.rows("UPDATE background_jobs SET type = 'unmade'")
     example.rows("UPDATE turno.tickets SET type = 'unmade'")
-    here = InProcessWorker(example, Registry.of([Unmade]))
+    worker = InProcessWorker(example, Registry.of([Unmade]))
     for status, errors in (("pending", 1), ("failed", 2)):
         example.make_due()
-        claim = here.claim(job_id)
+        claim = worker.claim(job_id)
         assert claim is not None
-        assert here.execute(claim) == status
+        assert worker.execute(claim) == status
         job = example.job(job_id)
         assert (job["status"], job["errors"], job["crashes"], job["error"]["class"]) == (status, errors, 0, "KeyError")
 
@@ -131,8 +131,8 @@ def test_failed_job_is_one_log_line_without_message(
     assert "DETAIL" in job["error"]["message"]
     (record,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert record.getMessage() == "job failed, no attempts left: UniqueViolation"
-    said = {name: getattr(record, name) for name in ("tenant", "job_id", "type", "attempt")}
-    assert said == {"tenant": "suc0001", "job_id": str(job_id), "type": "faulty", "attempt": 1}
+    fields = {name: getattr(record, name) for name in ("tenant", "job_id", "type", "attempt")}
+    assert fields == {"tenant": "suc0001", "job_id": str(job_id), "type": "faulty", "attempt": 1}
     of_attempt = [record for record in caplog.records if hasattr(record, "attempt")]
     assert len(of_attempt) == 3  # the error and where it was raised, the failed job, the attempt's end
     assert {(vars(record)["correlation_id"], vars(record)["trace_id"]) for record in of_attempt} == {

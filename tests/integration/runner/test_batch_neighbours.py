@@ -133,8 +133,8 @@ def test_deadlocked_batches_end_at_their_first_attempt(example: ExampleInstallat
 
         HOOKS[f"{customer}{meet}{len(HOOKS)}"] = do
 
-    for item, other in ((first, second), (second, first)):
-        lock(item, meet=True)
+    for customer_id, other in ((first, second), (second, first)):
+        lock(customer_id, meet=True)
         lock(other, meet=False)
     jobs, batches, claimer = [], [], pool_claimer()
     for texts in (list(HOOKS)[:2], list(HOOKS)[2:]):

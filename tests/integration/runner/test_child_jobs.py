@@ -51,9 +51,9 @@ def test_a_child_is_committed_with_its_parent_and_is_its_user_s(
     job_id = parent(ask)
     attempt(example, job_id)
     assert example.job(job_id)["result"] == {"new": [True, False, True, False], "same": True}
-    item, two = children(example, job_id)
-    assert (item["user_id"], item["correlation_id"], item["run_at"], item["priority"]) == ("ana", "c-1", later, 2)
-    assert two["payload"] == {"order_ids": [2], "point_of_sale": 1}
+    child, other_child = children(example, job_id)
+    assert (child["user_id"], child["correlation_id"], child["run_at"], child["priority"]) == ("ana", "c-1", later, 2)
+    assert other_child["payload"] == {"order_ids": [2], "point_of_sale": 1}
 
 
 def test_a_job_that_fails_leaves_no_child(example: ExampleInstallation, parent: Callable[..., UUID]) -> None:

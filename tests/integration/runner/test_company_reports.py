@@ -30,17 +30,17 @@ def rival(example: ExampleInstallation) -> Iterator[Tenant]:
 
 
 def attacks(example: ExampleInstallation, rival: Tenant) -> dict[str, str]:
-    item, other = (sql.Identifier(tenant.schema) for tenant in (example.one, example.other))
+    own, other = (sql.Identifier(tenant.schema) for tenant in (example.one, example.other))
     statements = {
         "another company's orders": sql.SQL("SELECT FROM {}.orders").format(sql.Identifier(rival.schema)),
-        "the jobs": sql.SQL("SELECT FROM {}.background_jobs").format(item),
+        "the jobs": sql.SQL("SELECT FROM {}.background_jobs").format(own),
         "who the tenants are": sql.SQL("SELECT FROM turno.tenants"),
-        "delete": sql.SQL("DELETE FROM {}.orders").format(item),
+        "delete": sql.SQL("DELETE FROM {}.orders").format(own),
         "update of a sister": sql.SQL("UPDATE {}.orders SET id = id").format(other),
         "enqueue": sql.SQL("SELECT {}.jobs_enqueue(NULL, '[]')").format(other),
         "the handler's role": sql.SQL("SET ROLE {}").format(sql.Identifier(example.one.handler_role)),
         "the owner's role": sql.SQL("SET SESSION AUTHORIZATION {}").format(sql.Identifier(example.one.owner_role)),
-        "a table": sql.SQL("CREATE TABLE {}.mine (a int)").format(item),
+        "a table": sql.SQL("CREATE TABLE {}.mine (a int)").format(own),
         "a temporary table": sql.SQL("CREATE TEMP TABLE mine (a int)"),
     }
     return {name: statement.as_string(example.admin) for name, statement in statements.items()}

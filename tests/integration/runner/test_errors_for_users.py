@@ -116,7 +116,7 @@ class Reader:
         """Everything in one text."""
         paths = [
             f"/api/jobs/{job}",
-            *(f"/api/jobs/{job}/{item}" for item in ("items", "events", "attempts", "effects")),
+            *(f"/api/jobs/{job}/{part}" for part in ("items", "events", "attempts", "effects")),
         ]
         result = [
             self.client.get(path, headers=self.headers).text for path in (*paths, "/api/jobs", "/api/notifications")
@@ -137,10 +137,10 @@ def readers(example: ExampleInstallation) -> Iterator[tuple[Reader, Reader]]:
 
 def run(example: ExampleInstallation, raises: str, items: int = 0) -> UUID:
     job = example.enqueue({"raises": raises, "items": items}, handler=Clumsy, max_attempts=1)
-    here = InProcessWorker(example, REGISTRY)
-    claim = here.claim(job)
+    worker = InProcessWorker(example, REGISTRY)
+    claim = worker.claim(job)
     assert claim is not None
-    here.execute(claim)
+    worker.execute(claim)
     return job
 
 
@@ -161,9 +161,9 @@ def test_internal_error_is_a_reference_for_users(
     assert (seen["class"], seen["traceback"]) == ("UnexpectedError", None)
     assert seen["reference"] in seen["message"]
     assert logged(caplog) == [seen["reference"]]
-    said = ana.reply(job)
-    assert SECRET not in said
-    assert f"by the reference {seen['reference']}" in said
+    answer = ana.reply(job)
+    assert SECRET not in answer
+    assert f"by the reference {seen['reference']}" in answer
     assert SECRET in all_of_it["message"]
     assert SECRET in all_of_it["traceback"]
     assert all_of_it["class"] in ("KeyError", "ValueError", "HandlerMisuse", "InvalidTextRepresentation")
@@ -231,9 +231,9 @@ def test_an_outside_call_s_own_words_are_for_operators(
     ana, eva = readers
     job = run(example, "outside")
     assert example.find_job(job)["run_at"].year > 9000  # parked for a person
-    said = ana.reply(job)
-    assert f"effect of {job} may have happened" in said
-    assert SECRET not in said
+    answer = ana.reply(job)
+    assert f"effect of {job} may have happened" in answer
+    assert SECRET not in answer
     assert SECRET in eva.get(f"/api/jobs/{job}")["error"]["traceback"]
     for name, value in example.environment.items():
         monkeypatch.setenv(name, value)

@@ -51,7 +51,7 @@ def fail_after(session: Session) -> None:
     raise ValueError("not today")
 
 
-def keep_one_of_two(session: Session) -> None:
+def keep_first(session: Session) -> None:
     add(session, "Ana")
     session.commit()
     add(session, "Bea")
@@ -76,7 +76,7 @@ def commit_underneath(session: Session) -> None:
 DEEDS: dict[str, Callable[[Session], None]] = {
     "add": lambda session: add(session, "Ana"),
     "fail": fail_after,
-    "keep one of two": keep_one_of_two,
+    "keep one of two": keep_first,
     "nest": nest,
     "commit underneath": commit_underneath,
 }

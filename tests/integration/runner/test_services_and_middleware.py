@@ -26,19 +26,19 @@ class Post:
         self.sent: list[str] = []
 
 
-SAID: list[str] = []
+RECORDED: list[str] = []
 
 
 @contextmanager
 def reply(job: JobContext) -> Iterator[None]:
     """Record the events of an attempt."""
-    SAID.append(f"{job.attempt} begins")
+    RECORDED.append(f"{job.attempt} begins")
     try:
         yield
     except Exception as error:
-        SAID.append(f"{job.attempt} failed: {error}")
+        RECORDED.append(f"{job.attempt} failed: {error}")
         raise
-    SAID.append(f"{job.attempt} ended")
+    RECORDED.append(f"{job.attempt} ended")
 
 
 @contextmanager
@@ -51,9 +51,9 @@ def in_the_table(job: JobContext) -> Iterator[None]:
             (when,),
         )
         if when == "before":
-            SAID.append("inner begins")
+            RECORDED.append("inner begins")
             yield
-            SAID.append("inner ended")
+            RECORDED.append("inner ended")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,11 @@ class SendLetter(JobHandler[Letter]):
 
     def before(self, job: JobContext) -> None:
         """Say it."""
-        SAID.append(f"{job.attempt} before")
+        RECORDED.append(f"{job.attempt} before")
 
     def after(self, job: JobContext) -> None:
         """Say it."""
-        SAID.append(f"{job.attempt} after")
+        RECORDED.append(f"{job.attempt} after")
 
     def handle(self, job: JobContext, payload: Letter) -> dict[str, Any]:
         if payload.to == "Eva" and job.attempt == 1:
@@ -104,7 +104,7 @@ def build_registry() -> Registry:
 
 @pytest.fixture(autouse=True)
 def shop(example: ExampleInstallation) -> None:
-    SAID.clear()
+    RECORDED.clear()
     POST.sent.clear()
     example.rows("DELETE FROM customers WHERE country = 'around'")
     example.registry = f"{__name__}:build_registry"
@@ -126,18 +126,18 @@ def test_a_handler_has_the_services_it_was_listed_with(example: ExampleInstallat
 
 def test_middleware_stands_around_the_attempt_in_its_transaction(example: ExampleInstallation) -> None:
     example.attempt(send(example, "Ana"))
-    assert SAID == ["1 begins", "inner begins", "1 before", "1 after", "inner ended", "1 ended"]
+    assert RECORDED == ["1 begins", "inner begins", "1 before", "1 after", "inner ended", "1 ended"]
     assert around(example) == ["after", "before"]
 
 
 def test_middleware_sees_failure_and_its_writes_roll_back(example: ExampleInstallation) -> None:
     job_id = send(example, "Eva")
     assert example.attempt(job_id)["status"] == "pending"
-    assert SAID == ["1 begins", "inner begins", "1 before", "1 failed: Eva is away"]
+    assert RECORDED == ["1 begins", "inner begins", "1 before", "1 failed: Eva is away"]
     assert around(example) == []
     assert example.make_due() == 1
     assert example.attempt(job_id)["status"] == "completed"
-    assert SAID[-1] == "2 ended"
+    assert RECORDED[-1] == "2 ended"
     assert around(example) == ["after", "before"]
 
 
@@ -149,8 +149,8 @@ def test_an_error_that_middleware_keeps_is_not_taken_for_success(example: Exampl
 
 def test_work_inside_a_request_has_services_and_middleware_too(example: ExampleInstallation) -> None:
     assert example.run(SendLetter.using(POST), {"to": "Bea"}) == {"sender": "the shop"}
-    assert SAID[0] == "1 begins"
-    assert SAID[-1] == "1 ended"
+    assert RECORDED[0] == "1 begins"
+    assert RECORDED[-1] == "1 ended"
 
 
 def test_a_handler_with_services_is_listed_under_its_own_name() -> None:

@@ -86,10 +86,12 @@ def test_the_end_of_a_job_leaves_its_session_clean(example: ExampleInstallation,
     lent.give_back(claim.login, session)
 
 
-@pytest.mark.parametrize("held", [True, False])
-def test_next_job_is_fetched_with_the_previous_end(example: ExampleInstallation, lent: Sessions, *, held: bool) -> None:
+@pytest.mark.parametrize("valid", [True, False])
+def test_next_job_is_fetched_with_the_previous_end(
+    example: ExampleInstallation, lent: Sessions, *, valid: bool
+) -> None:
     first, second = [claim_in_process(example, example.enqueue({"order_ids": [number]})) for number in (1, 2)]
-    if not held:
+    if not valid:
         example.rows("UPDATE turno.tickets SET token = gen_random_uuid() WHERE job_id = %s", second.job_id)
     with transaction_of(lent, first) as transaction:
         backend = transaction.connection.info.backend_pid
@@ -99,15 +101,15 @@ def test_next_job_is_fetched_with_the_previous_end(example: ExampleInstallation,
         transaction.finish((second,))
         transaction.claim = second
         result = transaction.enter(1)
-        assert (result is not None) == held
+        assert (result is not None) == valid
         assert transaction.connection.info.backend_pid == backend
         assert setting(transaction.connection) != "5MB"
-        if held:
+        if valid:
             transaction.connection.execute("DELETE FROM customers WHERE false")
             transaction.keep("{}", monotonic())
             transaction.finish()
     statuses = [example.job(claim.job_id)["status"] for claim in (first, second)]
-    assert statuses == ["completed", "completed" if held else "pending"]
+    assert statuses == ["completed", "completed" if valid else "pending"]
 
 
 @pytest.mark.parametrize("used", [True, False], ids=["used", "in a transaction"])
@@ -145,9 +147,9 @@ def test_job_sessions_are_kept_and_first_is_lent_first(example: ExampleInstallat
 
 
 def test_session_cache_is_bounded_and_keeps_the_latest(example: ExampleInstallation) -> None:
-    item, other = example.handler_login(), example.handler_login(example.other)
+    own, other = example.handler_login(), example.handler_login(example.other)
     with closing(handler_sessions(example, keep=2)) as lent:
-        lendings = [(login, lent.take(login)) for login in (item, item, other)]
+        lendings = [(login, lent.take(login)) for login in (own, own, other)]
         for login, session in lendings:
             lent.give_back(login, session)
         assert len(lent) == 2

@@ -207,7 +207,7 @@ def _items(*items: dict[str, Any]) -> str:
     return json.dumps(items)
 
 
-SAID: dict[str, list[Any]] = {
+HOSTILE: dict[str, list[Any]] = {
     "text": [
         *("", " ", "x", "count", "done", "failed", "intended", "absent", "completed", "cancelled", "rescheduled"),
         *("released", "ñandú\u2028🦤\x1b[2J", "'; DROP SCHEMA turno", "{}", "1", "effect", "waits", "ana"),
@@ -284,9 +284,9 @@ def value(data: st.DataObject, scene: Scene, claim: Claim, name: str, kind: str)
         )
     if kind == "turno.new_job":  # test_limits_of_values has its fields
         return None
-    choices: list[Any] = {"uuid": [*map(str, scene.known), str(uuid4())], **SAID}[kind]
-    said = data.draw(st.none() | st.sampled_from(choices), label=name)
-    return None if said is None else str(said)
+    choices: list[Any] = {"uuid": [*map(str, scene.known), str(uuid4())], **HOSTILE}[kind]
+    drawn = data.draw(st.none() | st.sampled_from(choices), label=name)
+    return None if drawn is None else str(drawn)
 
 
 @pytest.mark.timeout(600)
@@ -296,7 +296,9 @@ def test_values_accepted_by_a_tenant_stop_no_reader(each_scene: Scene, data: st.
     each_scene.set()
     for role, function in data.draw(st.lists(st.sampled_from(CALLS), min_size=1, max_size=6)):
         signature = each_scene.signature(function)
-        claim = data.draw(st.sampled_from([item for item in (each_scene.claim, each_scene.fresh) if item is not None]))
+        claim = data.draw(
+            st.sampled_from([candidate for candidate in (each_scene.claim, each_scene.fresh) if candidate is not None])
+        )
         values = [value(data, each_scene, claim, name, kind) for name, kind in signature]
         taken = each_scene.call(role, function, values)
         event(f"{function} {'accepts' if taken else 'refuses'}")
@@ -317,14 +319,14 @@ def test_no_value_of_an_argument_stops_a_shared_call(each_scene: Scene, function
     """Each argument of each function of the handler's role has each hostile value once, beside honest values."""
     signature = each_scene.signature(function)
     each_scene.set()
-    for place, (_, kind) in enumerate(signature):
-        for hostile in (None, *SAID.get(kind.removesuffix("[]"), [])):
+    for position, (_, kind) in enumerate(signature):
+        for hostile in (None, *HOSTILE.get(kind.removesuffix("[]"), [])):
             claim = each_scene.claim if shown else each_scene.fresh
             assert claim is not None
             honest = honest_values(claim)
             values = ["now" if type_ == "timestamp with time zone" else honest.get(name) for name, type_ in signature]
-            said = None if hostile is None else str(hostile)
-            values[place] = f"{{{json.dumps(said, ensure_ascii=False)}}}" if kind.endswith("[]") and said else said
+            text = None if hostile is None else str(hostile)
+            values[position] = f"{{{json.dumps(text, ensure_ascii=False)}}}" if kind.endswith("[]") and text else text
             if each_scene.call(Role.HANDLER, function, values):
                 each_scene.readers_work()
                 each_scene.shared_functions_work()

@@ -33,7 +33,7 @@ def test_tenants_take_turns_despite_any_backlog(example: ExampleInstallation) ->
     for _ in range(4):
         example.enqueue({"order_ids": [1]}, tenant=example.other)
     taken = claim(example, 6)
-    assert Counter(held.login.slug for held in taken) == {"suc0001": 3, "suc0002": 3}
+    assert Counter(claimed.login.slug for claimed in taken) == {"suc0001": 3, "suc0002": 3}
 
 
 def test_a_lone_tenant_may_use_every_slot(example: ExampleInstallation) -> None:
@@ -45,7 +45,7 @@ def test_a_lone_tenant_may_use_every_slot(example: ExampleInstallation) -> None:
 def test_the_oldest_of_a_band_first(example: ExampleInstallation) -> None:
     """Over the bands there is chance in it: one claim in eight takes the oldest of all."""
     jobs = [example.enqueue({"order_ids": [1]}, priority=Priority.LOW) for _ in range(4)]
-    assert [held.job_id for held in claim(example, 4)] == jobs
+    assert [claimed.job_id for claimed in claim(example, 4)] == jobs
 
 
 def test_a_future_job_is_not_taken_before_its_time(example: ExampleInstallation) -> None:
@@ -53,7 +53,7 @@ def test_a_future_job_is_not_taken_before_its_time(example: ExampleInstallation)
     assert claim(example, 1) == []
     assert example.engine.claim_job(worker(example), job_id, types=[("batch_invoicing", 1)]) is None
     example.time_passes()
-    assert [held.job_id for held in claim(example, 1)] == [job_id]
+    assert [claimed.job_id for claimed in claim(example, 1)] == [job_id]
 
 
 def test_empty_claim_returns_the_next_due_time(example: ExampleInstallation) -> None:
@@ -80,8 +80,8 @@ def test_due_job_comes_first_only_while_there_is_work(example: ExampleInstallati
     now = example.enqueue({"order_ids": [1]}, priority=Priority.LOW)
     due = example.enqueue({"order_ids": [1]}, run_at=datetime.now(UTC) + timedelta(hours=1), priority=Priority.URGENT)
     example.time_passes()
-    claimed = [item for _ in range(2) for batch in claimer.claim(example.engine, busy, slots=1) for item in batch]
-    assert [item.job_id for item in claimed] == ([now, due] if silent else [due, now])
+    claimed = [taken for _ in range(2) for batch in claimer.claim(example.engine, busy, slots=1) for taken in batch]
+    assert [taken.job_id for taken in claimed] == ([now, due] if silent else [due, now])
 
 
 def test_type_without_a_handler_is_left_alone(example: ExampleInstallation) -> None:
@@ -99,10 +99,10 @@ def test_paused_tenant_waits_alone(example: ExampleInstallation) -> None:
     example.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0001'")
     try:
         assert example.engine.claim_job(worker(example), paused, types=[("batch_invoicing", 1)]) is None
-        assert [held.job_id for held in claim(example, 4)] == [other]
+        assert [claimed.job_id for claimed in claim(example, 4)] == [other]
     finally:
         example.rows("UPDATE turno.tenants SET paused_at = NULL")
-    assert [held.job_id for held in claim(example, 4)] == [paused]
+    assert [claimed.job_id for claimed in claim(example, 4)] == [paused]
 
 
 def test_a_tenant_that_is_not_active_is_left_alone(example: ExampleInstallation) -> None:
@@ -127,21 +127,21 @@ def test_a_claimed_ticket_is_not_taken_again(example: ExampleInstallation) -> No
 @pytest.mark.parametrize("run_at", [None, datetime(2100, 1, 1, tzinfo=UTC)], ids=["ready", "due"])
 def test_locked_ticket_is_skipped(example: ExampleInstallation, run_at: datetime | None) -> None:
     """A cancellation or another claimer has it; no claimer waits for that."""
-    held, free = (example.enqueue({"order_ids": [1]}, run_at=run_at) for _ in range(2))
+    locked, free = (example.enqueue({"order_ids": [1]}, run_at=run_at) for _ in range(2))
     example.time_passes()
     with example.admin.transaction():
-        example.admin.execute("SELECT FROM turno.tickets WHERE job_id = %s FOR UPDATE", (held,))
+        example.admin.execute("SELECT FROM turno.tickets WHERE job_id = %s FOR UPDATE", (locked,))
         assert [taken.job_id for taken in claim(example, 2)] == [free]
 
 
 def test_tenant_emptied_by_other_claims_is_passed(example: ExampleInstallation) -> None:
-    held, free = example.enqueue({"order_ids": [1]}), example.enqueue({"order_ids": [1]}, tenant=example.other)
+    locked, free = example.enqueue({"order_ids": [1]}), example.enqueue({"order_ids": [1]}, tenant=example.other)
     with example.admin.transaction():
-        example.admin.execute("SELECT FROM turno.tickets WHERE job_id = %s FOR UPDATE", (held,))
+        example.admin.execute("SELECT FROM turno.tickets WHERE job_id = %s FOR UPDATE", (locked,))
         claimer = claiming.claimer(queues=["cold"], types=[("batch_invoicing", 1)], backend="exec")
         claimer._memory.tenant = example.one.id
         assert [
-            [item.job_id for item in batch] for batch in claimer.claim(example.engine, worker(example), slots=1)
+            [claimed.job_id for claimed in batch] for batch in claimer.claim(example.engine, worker(example), slots=1)
         ] == [[free]]
 
 
@@ -175,15 +175,15 @@ def test_eight_claimers_never_take_the_same_ticket(example: ExampleInstallation)
         mine: list[UUID] = []
         with Engine.on(service_session(example.logins, example.logins.engine, application="test")) as engine:
             me = engine.start_worker(backend="exec", host="test", pid=1)
-            while held := claiming.claim(
+            while claims := claiming.claim(
                 engine, me, queues=["cold"], types=[("batch_invoicing", 1)], backend="exec", slots=3
             ):
-                mine += [item.job_id for item in held]
+                mine += [claimed.job_id for claimed in claims]
         return mine
 
     with ThreadPoolExecutor(8) as pool:
         taken = [job for mine in pool.map(drain, range(8)) for job in mine]
     assert len(taken) == len(set(taken))
     # A claimer that skipped tickets with another's lock may have left early; nothing is lost by it.
-    taken += [held.job_id for held in claim(example, 200)]
+    taken += [claimed.job_id for claimed in claim(example, 200)]
     assert set(taken) == jobs

@@ -109,7 +109,7 @@ def test_parts_record_their_items_with_their_job(example: ExampleInstallation, m
     job_id = example.enqueue({"how": "whole"}, handler=Faulty)
     example.faulty = True
     example.drain()
-    ends = [item for item in recorded(example) if item[0] != "rescheduled"]
+    ends = [end for end in recorded(example) if end[0] != "rescheduled"]
     assert ends == [("completed_with_failures", None, None)] * 2 + [("completed_with_failures", 2, 2)]
     assert [row["job_id"] for row in example.rows(LETTERS)] == [job_id]
     assert len(example.rows("SELECT job_id FROM turno.ended_jobs")) == 2, "the parts"

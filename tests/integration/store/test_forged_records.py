@@ -233,9 +233,9 @@ def test_jobs_of_a_user_enqueue_a_bounded_number_together(running: Attempts) -> 
     for n in range(998):
         session.execute(CHILD, (claim.job_id, claim.token, str(n), "{}"))
     again, other = running.start()
-    for first, item in ((again, other), (session, claim)):
+    for first, target in ((again, other), (session, claim)):
         with pytest.raises(psycopg.Error, match="more than 1000 open jobs"):
-            first.execute(CHILD, (item.job_id, item.token, "one more", "{}"))
+            first.execute(CHILD, (target.job_id, target.token, "one more", "{}"))
 
 
 def test_claims_lost_counts_each_attempt_once(example: ExampleInstallation, running: Attempts) -> None:

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from nemesis.effects import EFFECT, EFFECTS, THE_END
 from tests import attempt_steps, claiming
 from tests.installation import LOOK_ALIKE, ExampleInstallation
-from tests.job_model import Held, Job
+from tests.job_model import ClaimRecord, Job
 from turno.dispatch.dispatcher import CANCEL, ENQUEUE, RETRY, submission
 from turno.errors import ClaimLost, HandlerMisuse
 from turno.jobs.job import Claim
@@ -62,24 +62,26 @@ MOST = 4  # jobs a batch
 OF_AN_ATTEMPT = ("fail", "fail for good", "release", "cancel")
 
 
-def said(row: dict[str, Any]) -> tuple[UUID | None, str]:
+def verdict_of(row: dict[str, Any]) -> tuple[UUID | None, str]:
     return row["job_id"], row["verdict"]
 
 
-def one_of(choose: Callable[[JobMachine], list[Any]]) -> st.SearchStrategy[Any]:
+def drawn_from(choose: Callable[[JobMachine], list[Any]]) -> st.SearchStrategy[Any]:
     """Draw from the model's present elements; the rule's precondition ensures that there are any."""
     return st.runner().flatmap(lambda machine: st.sampled_from(choose(machine)))
 
 
-JOBS = one_of(lambda machine: machine.jobs)
-CLAIMABLE = one_of(lambda machine: machine.claimable())
-UNSTARTED = one_of(lambda machine: machine.held(started=False))
-STARTED = one_of(lambda machine: machine.held(started=True))
-LIVE = one_of(lambda machine: machine.held())
-LOST = one_of(lambda machine: machine.zombies())
-RETRYABLE = one_of(lambda machine: [job for job in machine.jobs if job.retryable])
-UNSTARTED_TENANT = one_of(lambda machine: sorted({item.job.tenant.slug for item in machine.held(started=False)}))
-WORKERS = one_of(lambda machine: list(range(len(machine.workers))))
+JOBS = drawn_from(lambda machine: machine.jobs)
+CLAIMABLE = drawn_from(lambda machine: machine.claimable())
+UNSTARTED = drawn_from(lambda machine: machine.live_claims(started=False))
+STARTED = drawn_from(lambda machine: machine.live_claims(started=True))
+LIVE = drawn_from(lambda machine: machine.live_claims())
+LOST = drawn_from(lambda machine: machine.zombies())
+RETRYABLE = drawn_from(lambda machine: [job for job in machine.jobs if job.retryable])
+UNSTARTED_TENANT = drawn_from(
+    lambda machine: sorted({record.job.tenant.slug for record in machine.live_claims(started=False)})
+)
+WORKERS = drawn_from(lambda machine: list(range(len(machine.workers))))
 SLUGS = st.sampled_from(sorted(LOOK_ALIKE))
 USERS = st.sampled_from(["ana", "eva"])
 PAYLOADS = st.sampled_from([{"order_ids": [1]}, {"order_ids": [2]}])
@@ -97,7 +99,7 @@ class JobMachine(RuleBasedStateMachine):
         self.sessions = sessions
         self.jobs: list[Job] = []
         self.purged: list[Job] = []
-        self.claims: list[Held] = []
+        self.claims: list[ClaimRecord] = []
         self.keys: dict[tuple[str, str, str], tuple[Job, dict[str, Any]]] = {}
         self.buried: set[int] = set()
         example.reset()
@@ -115,13 +117,13 @@ class JobMachine(RuleBasedStateMachine):
     def claimable(self) -> list[Job]:
         return [job for job in self.jobs if job.claimable]
 
-    def held(self, *, started: bool | None = None) -> list[Held]:
+    def live_claims(self, *, started: bool | None = None) -> list[ClaimRecord]:
         return [claim for claim in self.claims if claim.live and started in (None, claim.started)]
 
-    def zombies(self) -> list[Held]:
+    def zombies(self) -> list[ClaimRecord]:
         """Return the lost claims, preferably of jobs that another session is running now."""
         lost = [claim for claim in self.claims if not claim.live]
-        return [item for item in lost if item.job.status == "running"] or lost
+        return [record for record in lost if record.job.status == "running"] or lost
 
     # Enqueueing ------------------------------------------------------------------------------
 
@@ -145,9 +147,9 @@ class JobMachine(RuleBasedStateMachine):
         row = self.example.call(ENQUEUE, given, tenant=tenant)
         if known := self.keys.get((tenant.slug, user, key)):
             job, first = known
-            assert said(row) == (job.id, "replayed" if first == payload else "conflict")
+            assert verdict_of(row) == (job.id, "replayed" if first == payload else "conflict")
         elif limited and self._open_of(tenant, user) >= QUOTA:
-            assert said(row) == (None, "quota")
+            assert verdict_of(row) == (None, "quota")
         else:
             assert row["verdict"] == "accepted"
             self.keys[tenant.slug, user, key] = (self._accept(row["job_id"], tenant, user), payload)
@@ -161,18 +163,18 @@ class JobMachine(RuleBasedStateMachine):
         limit = QUOTA if limited else None
         row = self.example.call(RETRY, (job.id, user, "exec", None, limit, None), tenant=job.tenant)
         if user not in (None, job.user):
-            assert said(row) == (None, "unknown")
+            assert verdict_of(row) == (None, "unknown")
         elif job.successor:
-            assert said(row) == (job.successor.id, "replayed")
+            assert verdict_of(row) == (job.successor.id, "replayed")
         elif job.retryable and limited and self._open_of(job.tenant, job.user) >= QUOTA:
-            assert said(row) == (None, "quota")
+            assert verdict_of(row) == (None, "quota")
         elif job.retryable:
             assert row["verdict"] == "accepted"
             job.successor = self._accept(row["job_id"], job.tenant, job.user)
             job.successor.parent, job.successor.checkpoint = job.id, job.checkpoint
             job.successor.items = {key: "skipped" for key, state in job.items.items() if state != "failed"}
         else:
-            assert said(row) == (None, "not_retryable")
+            assert verdict_of(row) == (None, "not_retryable")
 
     @precondition(lambda self: any(job.retryable for job in self.jobs))
     @rule(job=RETRYABLE)
@@ -217,14 +219,14 @@ class JobMachine(RuleBasedStateMachine):
     @rule(job=CLAIMABLE)
     def claim_and_start(self, job: Job) -> None:
         self.claim_by_id(job, len(self.workers) - 1)
-        assert job.held
-        self.start(job.held)
+        assert job.live_claim
+        self.start(job.live_claim)
 
-    @precondition(lambda self: self.held(started=False))
-    @rule(held=UNSTARTED)
-    def start(self, held: Held) -> None:
-        job = held.job
-        result = attempt_steps.start(self._session(job.tenant), held.claim, "worker")
+    @precondition(lambda self: self.live_claims(started=False))
+    @rule(record=UNSTARTED)
+    def start(self, record: ClaimRecord) -> None:
+        job = record.job
+        result = attempt_steps.start(self._session(job.tenant), record.claim, "worker")
         job.start()
         assert (result.attempt, result.errors, result.user_id) == (job.attempt, job.errors, job.user)
         assert (result.checkpoint, result.expired, result.cancelled) == (
@@ -233,120 +235,122 @@ class JobMachine(RuleBasedStateMachine):
             job.cancel_requested,
         )
 
-    @precondition(lambda self: self.held(started=False))
-    @rule(held=UNSTARTED)
-    def end_what_never_started(self, held: Held) -> None:
+    @precondition(lambda self: self.live_claims(started=False))
+    @rule(record=UNSTARTED)
+    def end_what_never_started(self, record: ClaimRecord) -> None:
         for name in OF_AN_ATTEMPT:
-            self._refused(self._session(held.job.tenant), held.claim, name)
+            self._refused(self._session(record.job.tenant), record.claim, name)
 
-    @precondition(lambda self: self.held(started=True))
-    @rule(held=STARTED)
-    def start_twice(self, held: Held) -> None:
-        attempt_steps.start(self._session(held.job.tenant), held.claim, "again")
+    @precondition(lambda self: self.live_claims(started=True))
+    @rule(record=STARTED)
+    def start_twice(self, record: ClaimRecord) -> None:
+        attempt_steps.start(self._session(record.job.tenant), record.claim, "again")
 
-    @precondition(lambda self: self.held())
-    @rule(held=LIVE)
-    def show_as_running(self, held: Held) -> None:
+    @precondition(lambda self: self.live_claims())
+    @rule(record=LIVE)
+    def show_as_running(self, record: ClaimRecord) -> None:
         """The supervisor does, for a job that is long."""
-        claim, session = held.claim, self._session(held.job.tenant)
+        claim, session = record.claim, self._session(record.job.tenant)
         shown = self.example.engine.show_running(claim.login.schema, claim.job_id, claim.token,
             worker="worker", backend=session.info.backend_pid, since=NOW,
         )  # fmt: skip
         assert shown
-        if not held.started:
-            held.job.start()
+        if not record.started:
+            record.job.start()
 
     # Working ---------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.held(started=True))
+    @precondition(lambda self: self.live_claims(started=True))
     @rule(
-        held=STARTED,
+        record=STARTED,
         chunk=st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["done", "done", "failed"]), min_size=1),
         committed=st.sampled_from([True, True, False]),
     )
-    def items(self, held: Held, chunk: dict[str, str], *, committed: bool) -> None:
-        job, session = held.job, self._session(held.job.tenant)
+    def items(self, record: ClaimRecord, chunk: dict[str, str], *, committed: bool) -> None:
+        job, session = record.job, self._session(record.job.tenant)
         new = {key: state for key, state in chunk.items() if key not in job.items}
         attempt_steps.begin(session)
         for key, state in new.items():
             if state == "done":
-                self._effect(session, held.claim, key)
+                self._effect(session, record.claim, key)
         entries = [
             {"key": key, "state": state, "error": {"class": "No"} if state == "failed" else None}
             for key, state in new.items()
         ]
-        assert attempts.items(session, held.claim, entries, 4) == job.cancel_requested
+        assert attempts.items(session, record.claim, entries, 4) == job.cancel_requested
         if committed:
             psycopg.Connection.commit(session)
             job.items |= new
         else:
             psycopg.Connection.rollback(session)
 
-    @precondition(lambda self: self.held(started=True))
-    @rule(held=STARTED, state=st.integers(0, 9))
-    def checkpoint(self, held: Held, state: int) -> None:
-        session = self._session(held.job.tenant)
+    @precondition(lambda self: self.live_claims(started=True))
+    @rule(record=STARTED, state=st.integers(0, 9))
+    def checkpoint(self, record: ClaimRecord, state: int) -> None:
+        session = self._session(record.job.tenant)
         attempt_steps.begin(session)
-        assert attempts.checkpoint(session, held.claim, state) == held.job.cancel_requested
+        assert attempts.checkpoint(session, record.claim, state) == record.job.cancel_requested
         psycopg.Connection.commit(session)
-        held.job.checkpoint = state
+        record.job.checkpoint = state
 
-    @precondition(lambda self: self.held(started=True))
-    @rule(held=STARTED, done=st.integers(0, 3))
-    def progress(self, held: Held, done: int) -> None:
-        requested = attempts.progress(self._session(held.job.tenant), held.claim, done, 4, None)
-        assert requested == held.job.cancel_requested
+    @precondition(lambda self: self.live_claims(started=True))
+    @rule(record=STARTED, done=st.integers(0, 3))
+    def progress(self, record: ClaimRecord, done: int) -> None:
+        requested = attempts.progress(self._session(record.job.tenant), record.claim, done, 4, None)
+        assert requested == record.job.cancel_requested
 
-    @precondition(lambda self: self.held(started=True))
-    @rule(held=STARTED)
-    def work_outside_the_transaction(self, held: Held) -> None:
+    @precondition(lambda self: self.live_claims(started=True))
+    @rule(record=STARTED)
+    def work_outside_the_transaction(self, record: ClaimRecord) -> None:
         with pytest.raises(HandlerMisuse):
-            WRITES["complete"](self._session(held.job.tenant), held.claim)
+            WRITES["complete"](self._session(record.job.tenant), record.claim)
 
     # Ending ----------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.held())
-    @rule(held=LIVE, committed=st.sampled_from([True, True, False]))
-    def complete(self, held: Held, *, committed: bool) -> None:
-        session = self._session(held.job.tenant)
+    @precondition(lambda self: self.live_claims())
+    @rule(record=LIVE, committed=st.sampled_from([True, True, False]))
+    def complete(self, record: ClaimRecord, *, committed: bool) -> None:
+        session = self._session(record.job.tenant)
         attempt_steps.begin(session)
-        self._effect(session, held.claim, THE_END)
-        attempt_steps.complete(session, held.claim, '{"ok": true}')
+        self._effect(session, record.claim, THE_END)
+        attempt_steps.complete(session, record.claim, '{"ok": true}')
         if committed:
             psycopg.Connection.commit(session)
-            held.job.end("completed")
+            record.job.end("completed")
         else:
             psycopg.Connection.rollback(session)
 
-    @precondition(lambda self: self.held(started=True))
+    @precondition(lambda self: self.live_claims(started=True))
     @rule(
-        held=STARTED,
+        record=STARTED,
         retry_in=st.sampled_from([NOW, NOW, HOUR, None]),
         reset_errors=st.sampled_from([False, False, True]),
     )
-    def fail(self, held: Held, retry_in: timedelta | None, *, reset_errors: bool) -> None:
-        session, error = self._session(held.job.tenant), {"class": "Oops"}
-        status = attempt_steps.fail(session, held.claim, "error", error, retry_in, reset_errors=reset_errors)
-        assert status == held.job.fail(again=retry_in is not None, due=retry_in == NOW, reset_errors=reset_errors)
+    def fail(self, record: ClaimRecord, retry_in: timedelta | None, *, reset_errors: bool) -> None:
+        session, error = self._session(record.job.tenant), {"class": "Oops"}
+        status = attempt_steps.fail(session, record.claim, "error", error, retry_in, reset_errors=reset_errors)
+        assert status == record.job.fail(again=retry_in is not None, due=retry_in == NOW, reset_errors=reset_errors)
 
-    @precondition(lambda self: self.held(started=True))
+    @precondition(lambda self: self.live_claims(started=True))
     @rule(
-        held=STARTED,
+        record=STARTED,
         outcome=st.sampled_from(["released", "rescheduled"]),
         run_at=st.sampled_from(["past", "future"]),
     )
-    def release(self, held: Held, outcome: str, run_at: str) -> None:
+    def release(self, record: ClaimRecord, outcome: str, run_at: str) -> None:
         moments: dict[str, Any] = {
             "past": datetime(2000, 1, 1, tzinfo=UTC),
             "future": datetime.now(UTC) + HOUR,
         }
-        status = attempt_steps.release(self._session(held.job.tenant), held.claim, outcome, "back", moments[run_at])
-        assert status == held.job.release(well=outcome == "rescheduled", due=run_at == "past")
+        status = attempt_steps.release(self._session(record.job.tenant), record.claim, outcome, "back", moments[run_at])
+        assert status == record.job.release(well=outcome == "rescheduled", due=run_at == "past")
 
-    @precondition(lambda self: self.held(started=True))
-    @rule(held=STARTED)
-    def cancel_by_handler(self, held: Held) -> None:
-        assert attempt_steps.cancel(self._session(held.job.tenant), held.claim, "given up") == held.job.end("cancelled")
+    @precondition(lambda self: self.live_claims(started=True))
+    @rule(record=STARTED)
+    def cancel_by_handler(self, record: ClaimRecord) -> None:
+        assert attempt_steps.cancel(self._session(record.job.tenant), record.claim, "given up") == record.job.end(
+            "cancelled"
+        )
 
     # Batches ----------------------------------------------------------------------------------
 
@@ -370,14 +374,14 @@ class JobMachine(RuleBasedStateMachine):
             for claim in batch:
                 self._hold(claim, worker)
 
-    @precondition(lambda self: self.held(started=False))
+    @precondition(lambda self: self.live_claims(started=False))
     @rule(
         slug=UNSTARTED_TENANT,
         ends=st.lists(st.sampled_from(["completed", "completed", *ENDS]), min_size=MOST, max_size=MOST),
         meanwhile=st.sampled_from(MEANWHILE),
     )
     def run_a_batch(self, slug: str, ends: list[str], meanwhile: str) -> None:
-        members = [item for item in self.held(started=False) if item.job.tenant.slug == slug][:MOST]
+        members = [record for record in self.live_claims(started=False) if record.job.tenant.slug == slug][:MOST]
         zombies = [zombie for zombie in self.zombies() if zombie.job.tenant.slug == slug][:1]
         session = self._session(self.example.tenants[slug])
         result = attempt_steps.fetch_batch(session, [member.claim for member in zombies + members])
@@ -398,7 +402,7 @@ class JobMachine(RuleBasedStateMachine):
                 return
         self._end_as_a_batch(session, fates, meanwhile, zombies)
 
-    def _work_as_a_batch(self, session: HandlerConnection, fates: list[tuple[Held, str]]) -> None:
+    def _work_as_a_batch(self, session: HandlerConnection, fates: list[tuple[ClaimRecord, str]]) -> None:
         for fate, end in fates:
             session.execute("SAVEPOINT job")
             self._effect(session, fate.claim, THE_END)
@@ -406,7 +410,11 @@ class JobMachine(RuleBasedStateMachine):
                 session.execute("ROLLBACK TO SAVEPOINT job")
 
     def _end_as_a_batch(
-        self, session: HandlerConnection, fates: list[tuple[Held, str]], meanwhile: str, zombies: list[Held]
+        self,
+        session: HandlerConnection,
+        fates: list[tuple[ClaimRecord, str]],
+        meanwhile: str,
+        zombies: list[ClaimRecord],
     ) -> None:
         statuses = {fate: self._started_and(ENDS[end], session, fate) for fate, end in fates if end != "completed"}
         results = [attempt_steps.completed(fate.claim) for fate, end in fates if end == "completed"]
@@ -430,67 +438,67 @@ class JobMachine(RuleBasedStateMachine):
                 case _:
                     assert statuses[fate] == fate.job.fail(again=end == "error", due=True, reset_errors=False)
 
-    def _started_and(self, end: Write, session: HandlerConnection, held: Held) -> Any:
-        attempts.start(session, held.claim, "worker", datetime.now(UTC))
-        return end(session, held.claim)
+    def _started_and(self, end: Write, session: HandlerConnection, record: ClaimRecord) -> Any:
+        attempts.start(session, record.claim, "worker", datetime.now(UTC))
+        return end(session, record.claim)
 
     @precondition(lambda self: self.zombies())
-    @rule(held=LOST)
-    def a_batch_s_claims_are_read_again(self, held: Held) -> None:
-        of = [claim for claim in self.claims if claim.job.tenant == held.job.tenant]
-        still = attempts.still_claimed(self._session(held.job.tenant), [item.claim for item in of])
-        assert still == {item.job.id for item in of if item.live}
+    @rule(record=LOST)
+    def a_batch_s_claims_are_read_again(self, record: ClaimRecord) -> None:
+        of = [claim for claim in self.claims if claim.job.tenant == record.job.tenant]
+        still = attempts.still_claimed(self._session(record.job.tenant), [record.claim for record in of])
+        assert still == {record.job.id for record in of if record.live}
 
     # Recovering ------------------------------------------------------------------------------
 
-    @precondition(lambda self: self.held())
-    @rule(held=LIVE, counted=st.sampled_from([True, None, False]), retry_in=st.sampled_from([NOW, NOW, HOUR]))
-    def rescue(self, held: Held, retry_in: timedelta, *, counted: bool | None) -> None:
-        status = self._rescue(held, counted=counted, retry_in=retry_in)
-        assert status == held.job.rescue(counted=counted, due=retry_in == NOW)
+    @precondition(lambda self: self.live_claims())
+    @rule(record=LIVE, counted=st.sampled_from([True, None, False]), retry_in=st.sampled_from([NOW, NOW, HOUR]))
+    def rescue(self, record: ClaimRecord, retry_in: timedelta, *, counted: bool | None) -> None:
+        status = self._rescue(record, counted=counted, retry_in=retry_in)
+        assert status == record.job.rescue(counted=counted, due=retry_in == NOW)
         event(f"rescued: {status}")
 
-    @precondition(lambda self: self.held(started=True) and len(self.workers) - 1 not in self.buried)
-    @rule(held=STARTED, times=st.integers(1, 3))
-    def crash_and_run_again(self, held: Held, times: int) -> None:
+    @precondition(lambda self: self.live_claims(started=True) and len(self.workers) - 1 not in self.buried)
+    @rule(record=STARTED, times=st.integers(1, 3))
+    def crash_and_run_again(self, record: ClaimRecord, times: int) -> None:
         for _ in range(times):
-            self.rescue(held, NOW, counted=True)
-            if not held.job.claimable:
+            self.rescue(record, NOW, counted=True)
+            if not record.job.claimable:
                 return
-            zombie = held
-            self.claim_and_start(held.job)
-            assert held.job.held
-            held = held.job.held
+            zombie = record
+            self.claim_and_start(record.job)
+            assert record.job.live_claim
+            record = record.job.live_claim
             self.zombie_returns(zombie)
 
     @precondition(lambda self: self.buried)
     @rule()
     def sweep_orphans(self) -> None:
-        mine = {item.claim.token: item for item in self.held() if item.worker in self.buried}
+        mine = {record.claim.token: record for record in self.live_claims() if record.worker in self.buried}
         orphans = self.example.engine.orphans()
         assert {orphan.token for orphan in orphans} == set(mine)
-        for held in mine.values():
-            self.rescue(held, NOW, counted=None)
+        for record in mine.values():
+            self.rescue(record, NOW, counted=None)
 
     @precondition(lambda self: self.zombies())
-    @rule(held=LOST)
-    def zombie_returns(self, held: Held) -> None:
+    @rule(record=LOST)
+    def zombie_returns(self, record: ClaimRecord) -> None:
         event("a zombie returned")
         for name in WRITES:
-            self._refused(self._session(held.job.tenant), held.claim, name)
-        assert self._rescue(held, counted=True, retry_in=NOW) == "gone"
+            self._refused(self._session(record.job.tenant), record.claim, name)
+        assert self._rescue(record, counted=True, retry_in=NOW) == "gone"
 
-    @precondition(lambda self: self.held())
-    @rule(held=LIVE)
-    def another_tenant_shows_the_token(self, held: Held) -> None:
-        (other,) = (tenant for tenant in self.example.tenants.values() if tenant != held.job.tenant)
+    @precondition(lambda self: self.live_claims())
+    @rule(record=LIVE)
+    def another_tenant_shows_the_token(self, record: ClaimRecord) -> None:
+        (other,) = (tenant for tenant in self.example.tenants.values() if tenant != record.job.tenant)
         for name in WRITES:
-            self._refused(self._session(other), held.claim, name, (ClaimLost, psycopg.errors.InsufficientPrivilege))
-        assert self.example.engine.rescue(other.schema, held.claim.job_id, held.claim.token, cause="?", retry_in=NOW
+            self._refused(self._session(other), record.claim, name, (ClaimLost, psycopg.errors.InsufficientPrivilege))
+        assert self.example.engine.rescue(other.schema, record.claim.job_id, record.claim.token, cause="?", retry_in=NOW
         ) == "gone"  # fmt: skip
 
     @precondition(lambda self: any(job.ticket for job in self.jobs))
-    @rule(job=one_of(lambda machine: [job for job in machine.jobs if job.ticket]))
+    @rule(job=drawn_from(lambda machine: [job for job in machine.jobs if job.ticket]))
     def ticket_is_lost(self, job: Job) -> None:
         self.example.rows("DELETE FROM turno.tickets WHERE job_id = %s", job.id)
         job.lose_ticket()
@@ -567,12 +575,12 @@ class JobMachine(RuleBasedStateMachine):
 
     @rule(worker=WORKERS)
     def heartbeat(self, worker: int) -> None:
-        mine = [item for item in self.held() if item.worker == worker]
+        mine = [record for record in self.live_claims() if record.worker == worker]
         orders = self.example.engine.keep_alive(self.workers[worker])
         to_stop = None if orders is None else set(orders.to_stop)
-        assert to_stop == (None if worker in self.buried else {item.job.id for item in mine if item.job.to_stop})
+        assert to_stop == (None if worker in self.buried else {record.job.id for record in mine if record.job.to_stop})
         result = self.example.engine.claims_of(self.workers[worker])
-        assert {claim.token for claim in result} == {item.claim.token for item in mine}
+        assert {claim.token for claim in result} == {record.claim.token for record in mine}
 
     @rule(worker=WORKERS)
     def worker_is_buried(self, worker: int) -> None:
@@ -672,12 +680,12 @@ class JobMachine(RuleBasedStateMachine):
             self.sessions[tenant.slug] = session
         return session
 
-    def _rescue(self, held: Held, *, counted: bool | None, retry_in: timedelta) -> str:
-        claim = held.claim
+    def _rescue(self, record: ClaimRecord, *, counted: bool | None, retry_in: timedelta) -> str:
+        claim = record.claim
         status = self.example.engine.rescue(claim.login.schema, claim.job_id, claim.token,
             cause="crashed", retry_in=retry_in, counted=counted,
         )  # fmt: skip
-        self._drop_if_ended(held.job.tenant)
+        self._drop_if_ended(record.job.tenant)
         return status
 
     def _drop_if_ended(self, tenant: Tenant) -> None:
@@ -689,8 +697,8 @@ class JobMachine(RuleBasedStateMachine):
         except psycopg.OperationalError:
             psycopg.Connection.close(session)
 
-    def _effect(self, session: HandlerConnection, claim: Claim, item: str) -> None:
-        session.execute(EFFECT, (str(claim.job_id), item, str(claim.attempt)))
+    def _effect(self, session: HandlerConnection, claim: Claim, key: str) -> None:
+        session.execute(EFFECT, (str(claim.job_id), key, str(claim.attempt)))
 
     def _refused(
         self,

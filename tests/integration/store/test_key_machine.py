@@ -82,24 +82,24 @@ class KeyMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.claims)
     @rule(which=ANY, how=st.sampled_from(["complete", "again", "later", "failed", "rescued", "back", "put off"]))
     def end(self, which: int, how: str) -> None:
-        item = self.claims.pop(which % len(self.claims))
+        claim = self.claims.pop(which % len(self.claims))
         session = self.sessions[0]
         match how:
             case "complete":
                 attempt_steps.begin(session)
-                attempt_steps.complete(session, item, "{}")
+                attempt_steps.complete(session, claim, "{}")
                 psycopg.Connection.commit(session)
             case "again" | "later" | "failed":
-                attempt_steps.start(session, item, "test")
+                attempt_steps.start(session, claim, "test")
                 wait = {"again": NOW, "later": HOUR, "failed": None}[how]
-                attempt_steps.fail(session, item, "error", {"class": "Oops"}, wait)
+                attempt_steps.fail(session, claim, "error", {"class": "Oops"}, wait)
             case "rescued":
-                self.example.engine.rescue(item.login.schema, item.job_id, item.token,
+                self.example.engine.rescue(claim.login.schema, claim.job_id, claim.token,
                     cause="killed", retry_in=NOW, counted=False,
                 )  # fmt: skip
             case _:
                 wait = NOW if how == "back" else timedelta(seconds=20)
-                self.example.engine.unclaim(item.job_id, item.token, wait)
+                self.example.engine.unclaim(claim.job_id, claim.token, wait)
 
     @precondition(lambda self: self.claims and self.ending is None)
     @rule(which=ANY)

@@ -55,7 +55,7 @@ def line(example: ExampleInstallation, length: int, key: str = "printer 3", **op
 
 def states(example: ExampleInstallation, jobs: list[UUID]) -> list[str | None]:
     result = [example.ticket(job) for job in jobs]
-    return [item["state"] if item else None for item in result]
+    return [row["state"] if row else None for row in result]
 
 
 def worker(example: ExampleInstallation) -> UUID:
@@ -67,18 +67,18 @@ def claim(example: ExampleInstallation, slots: int = 10) -> list[Claim]:
 
 
 @contextmanager
-def at_work(example: ExampleInstallation, one: Claim) -> Iterator[HandlerConnection]:
-    session = handler_session(example.logins, one.login, application="test", kind=HandlerConnection)
+def at_work(example: ExampleInstallation, claimed: Claim) -> Iterator[HandlerConnection]:
+    session = handler_session(example.logins, claimed.login, application="test", kind=HandlerConnection)
     try:
         yield session
     finally:
         psycopg.Connection.close(session)
 
 
-def complete(example: ExampleInstallation, one: Claim) -> None:
-    with at_work(example, one) as session:
+def complete(example: ExampleInstallation, claimed: Claim) -> None:
+    with at_work(example, claimed) as session:
         attempt_steps.begin(session)
-        attempt_steps.complete(session, one, "{}")
+        attempt_steps.complete(session, claimed, "{}")
         psycopg.Connection.commit(session)
 
 
@@ -87,52 +87,52 @@ def test_one_of_a_key_runs_and_its_end_lets_the_next_one(example: ExampleInstall
     free = example.enqueue(WORK)
     for turn in range(3):
         taken = claim(example)
-        assert {item.job_id for item in taken} == {jobs[turn], *([free] if turn == 0 else [])}
+        assert {claimed.job_id for claimed in taken} == {jobs[turn], *([free] if turn == 0 else [])}
         assert states(example, jobs[turn:]) == ["running", *["waiting"] * (2 - turn)]
-        for item in taken:
-            complete(example, item)
+        for claimed in taken:
+            complete(example, claimed)
         # In the transaction of the end: no promotion has run since.
         assert states(example, jobs[turn + 1 :]) == ["ready", "waiting"][: 2 - turn]
 
 
-def _cancelled(example: ExampleInstallation, one: Claim) -> None:
-    example.engine.unclaim(one.job_id, one.token, NOW)
-    assert states(example, [one.job_id]) == ["ready"]  # it has kept its place
-    assert example.cancel(one.job_id) == "cancelled"
+def _cancelled(example: ExampleInstallation, claimed: Claim) -> None:
+    example.engine.unclaim(claimed.job_id, claimed.token, NOW)
+    assert states(example, [claimed.job_id]) == ["ready"]  # it has kept its place
+    assert example.cancel(claimed.job_id) == "cancelled"
 
 
-def _expired(example: ExampleInstallation, one: Claim) -> None:
-    example.engine.unclaim(one.job_id, one.token, NOW)
-    example.rows("UPDATE background_jobs SET expires_at = clock_timestamp() WHERE id = %s", one.job_id)
+def _expired(example: ExampleInstallation, claimed: Claim) -> None:
+    example.engine.unclaim(claimed.job_id, claimed.token, NOW)
+    example.rows("UPDATE background_jobs SET expires_at = clock_timestamp() WHERE id = %s", claimed.job_id)
     assert example.engine.expire(example.one.schema) == 1
 
 
-def _rescued(example: ExampleInstallation, one: Claim) -> None:
-    schema = one.login.schema
-    example.engine.rescue(schema, one.job_id, one.token, cause="killed", retry_in=NOW, counted=True)
+def _rescued(example: ExampleInstallation, claimed: Claim) -> None:
+    schema = claimed.login.schema
+    example.engine.rescue(schema, claimed.job_id, claimed.token, cause="killed", retry_in=NOW, counted=True)
 
 
-def _put_off(example: ExampleInstallation, one: Claim) -> None:
-    example.engine.unclaim(one.job_id, one.token, timedelta(minutes=1))
+def _put_off(example: ExampleInstallation, claimed: Claim) -> None:
+    example.engine.unclaim(claimed.job_id, claimed.token, timedelta(minutes=1))
     example.rows(
         "UPDATE background_jobs j SET run_at = t.run_at FROM turno.tickets t WHERE t.job_id = j.id AND j.id = %s",
-        one.job_id,
+        claimed.job_id,
     )
 
 
 def _failed(again: timedelta | None) -> Callable[[ExampleInstallation, Claim], None]:
-    def fail(example: ExampleInstallation, one: Claim) -> None:
-        with at_work(example, one) as session:
-            attempt_steps.start(session, one, "test")
-            attempt_steps.fail(session, one, "error", {"class": "Oops"}, again)
+    def fail(example: ExampleInstallation, claimed: Claim) -> None:
+        with at_work(example, claimed) as session:
+            attempt_steps.start(session, claimed, "test")
+            attempt_steps.fail(session, claimed, "error", {"class": "Oops"}, again)
 
     return fail
 
 
-def _reordered(example: ExampleInstallation, one: Claim) -> None:
-    example.engine.unclaim(one.job_id, one.token, NOW)
+def _reordered(example: ExampleInstallation, claimed: Claim) -> None:
+    example.engine.unclaim(claimed.job_id, claimed.token, NOW)
     later = datetime.now(UTC) + timedelta(hours=1)
-    example.rows("SELECT job_reorder(%s, NULL, %s)", one.job_id, later)
+    example.rows("SELECT job_reorder(%s, NULL, %s)", claimed.job_id, later)
 
 
 ENDS = {
@@ -152,8 +152,8 @@ def test_second_job_follows_any_end_of_the_first(
     example: ExampleInstallation, end: Callable[[ExampleInstallation, Claim], None]
 ) -> None:
     first, second = line(example, 2)
-    (item,) = claim(example)
-    end(example, item)
+    (claimed,) = claim(example)
+    end(example, claimed)
     assert states(example, [second]) == ["ready"]
     assert states(example, [first]) in (["scheduled"], [None])
     assert [two.job_id for two in claim(example)] == [second]
@@ -171,7 +171,7 @@ def test_so_many_of_a_key_run_at_once(example: ExampleInstallation) -> None:
 def test_another_tenants_key_of_the_same_name_is_another(example: ExampleInstallation) -> None:
     line(example, 2)
     line(example, 2, tenant=example.other)
-    assert Counter(item.login.slug for item in claim(example)) == {"suc0001": 1, "suc0002": 1}
+    assert Counter(claimed.login.slug for claimed in claim(example)) == {"suc0001": 1, "suc0002": 1}
 
 
 def test_the_best_band_of_a_key_goes_first(example: ExampleInstallation) -> None:
@@ -180,9 +180,9 @@ def test_the_best_band_of_a_key_goes_first(example: ExampleInstallation) -> None
     (low,) = line(example, 1, priority=Priority.LOW)
     order = []
     for _ in range(4):
-        (item,) = claim(example)
-        order.append(item.job_id)
-        complete(example, item)
+        (claimed,) = claim(example)
+        order.append(claimed.job_id)
+        complete(example, claimed)
     assert order == [urgent, normal, other, low]
 
 
@@ -190,18 +190,18 @@ def test_so_many_of_a_key_begin_in_a_period(example: ExampleInstallation) -> Non
     rule(example, rate=2)
     jobs = line(example, 4)
     first = claim(example)
-    assert [item.job_id for item in first] == jobs[:2]
-    for item in first:
-        complete(example, item)
+    assert [claimed.job_id for claimed in first] == jobs[:2]
+    for claimed in first:
+        complete(example, claimed)
     assert claim(example) == []
     # One of the two was begun longer ago than that.
     example.rows(
         "UPDATE turno.key_looks SET at = clock_timestamp() WHERE ctid = (SELECT min(ctid) FROM turno.key_looks)"
     )
-    assert [item.job_id for item in claim(example)] == jobs[2:3]
+    assert [claimed.job_id for claimed in claim(example)] == jobs[2:3]
     assert claim(example) == []
     example.rows("UPDATE turno.key_looks SET at = clock_timestamp()")
-    assert [item.job_id for item in claim(example)] == jobs[3:]
+    assert [claimed.job_id for claimed in claim(example)] == jobs[3:]
 
 
 def test_a_job_that_was_let_run_has_its_start_in_reserve(example: ExampleInstallation) -> None:
@@ -221,7 +221,7 @@ def test_idle_worker_looks_when_the_next_of_a_key_may_run(example: ExampleInstal
     jobs = line(example, 2)
     assert claimer.claim(example.engine, own, slots=1) == []
     assert claimer.due_in == pytest.approx(0.1)
-    assert [item.job_id for item in claim(example)] == jobs[:1]
+    assert [claimed.job_id for claimed in claim(example)] == jobs[:1]
     assert claimer.claim(example.engine, own, slots=1) == []
     assert 1 < claimer.due_in < 2.6
 
@@ -230,11 +230,11 @@ def test_neither_an_enqueue_nor_an_end_waits_for_a_key(example: ExampleInstallat
     """Two ends at once: a transaction that does not see its counterpart leaves a mark for the next promotion."""
     rule(example, limit=2)
     jobs = line(example, 4)
-    item, two = claim(example)
-    with at_work(example, item) as slow:
+    first, two = claim(example)
+    with at_work(example, first) as slow:
         slow.execute("SET lock_timeout = '1s'")
         attempt_steps.begin(slow)
-        attempt_steps.complete(slow, item, "{}")
+        attempt_steps.complete(slow, first, "{}")
         complete(example, two)
         jobs += line(example, 1)
         example.engine.promote(100)
@@ -248,7 +248,7 @@ def test_neither_an_enqueue_nor_an_end_waits_for_a_key(example: ExampleInstallat
 def test_two_that_look_at_once_let_no_more_than_may_run(example: ExampleInstallation) -> None:
     """An end and a promotion: neither sees the jobs of its counterpart, so one of them leaves them to a later look."""
     first, second = line(example, 2)
-    (item,) = claim(example)
+    (claimed,) = claim(example)
     rule(example, limit=2)
     example.rows("INSERT INTO turno.key_looks VALUES (%s, 'printer 3', clock_timestamp(), false)", example.one.id)
     with (
@@ -258,7 +258,7 @@ def test_two_that_look_at_once_let_no_more_than_may_run(example: ExampleInstalla
         assert engine.promote(100) == 1
         urgent = line(example, 2, priority=Priority.URGENT)
         example.rows("UPDATE turno.tickets SET state = 'waiting' WHERE state = 'scheduled'")
-        complete(example, item)
+        complete(example, claimed)
         assert states(example, urgent) == ["waiting", "waiting"]
     assert states(example, [first, second, *urgent]) == [None, "ready", "waiting", "waiting"]
     example.engine.promote(100)
@@ -267,20 +267,20 @@ def test_two_that_look_at_once_let_no_more_than_may_run(example: ExampleInstalla
 
 def test_rolled_back_end_lets_no_job_run(example: ExampleInstallation) -> None:
     jobs = line(example, 2)
-    (item,) = claim(example)
-    with at_work(example, item) as session:
+    (claimed,) = claim(example)
+    with at_work(example, claimed) as session:
         attempt_steps.begin(session)
-        attempt_steps.complete(session, item, "{}")
+        attempt_steps.complete(session, claimed, "{}")
         psycopg.Connection.rollback(session)
     assert states(example, jobs) == ["running", "waiting"]
 
 
 def test_locked_waiting_job_is_not_forgotten(example: ExampleInstallation) -> None:
     first, second = line(example, 2)
-    (item,) = claim(example)
+    (claimed,) = claim(example)
     with example.admin.transaction():
         example.admin.execute("SELECT FROM turno.tickets WHERE job_id = %s FOR UPDATE", (second,))
-        complete(example, item)
+        complete(example, claimed)
     assert states(example, [first, second]) == [None, "waiting"]
     example.engine.promote(100)
     assert states(example, [second]) == ["ready"]
@@ -288,10 +288,10 @@ def test_locked_waiting_job_is_not_forgotten(example: ExampleInstallation) -> No
 
 def test_old_snapshot_lets_no_job_run(example: ExampleInstallation) -> None:
     jobs = line(example, 2)
-    (item,) = claim(example)
+    (claimed,) = claim(example)
     with example.admin.transaction():
         example.admin.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        example.admin.execute("DELETE FROM turno.tickets WHERE job_id = %s", (item.job_id,))
+        example.admin.execute("DELETE FROM turno.tickets WHERE job_id = %s", (claimed.job_id,))
         assert states(example, jobs[1:]) == ["waiting"]
     example.engine.promote(100)
     assert states(example, jobs[1:]) == ["ready"]
@@ -315,9 +315,9 @@ def test_many_claim_and_end_at_once_and_never_two_of_a_key(example: ExampleInsta
             for _ in range(200):
                 result = claiming.claim(engine, own, queues=["cold"], types=TYPES, backend="exec", slots=3)
                 with judge_of(example.url, example.one) as judge:
-                    assert [item for item in judge.broken() if item.startswith("I9: more")] == []
-                for item in result:
-                    complete(example, item)
+                    assert [violation for violation in judge.broken() if violation.startswith("I9: more")] == []
+                for claimed in result:
+                    complete(example, claimed)
                 done += len(result)
                 if not result and not any(states(example, jobs)):
                     break
@@ -339,15 +339,15 @@ def test_ends_of_many_keys_occupy_no_shared_lock(example: ExampleInstallation) -
 
 def test_locked_key_of_a_tenant_delays_no_tenant(example: ExampleInstallation) -> None:
     """An open transaction holds more keys of its tenant than one promotion reads."""
-    held = [example.enqueue(WORK, concurrency_key=f"key {n}") for n in range(3)]
+    locked_jobs = [example.enqueue(WORK, concurrency_key=f"key {n}") for n in range(3)]
     assert len(claim(example)) == 3
     waiting = [example.enqueue(WORK, concurrency_key=f"key {n}") for n in range(3)]
     with example.admin.transaction():
-        example.admin.execute("DELETE FROM turno.tickets WHERE job_id = ANY (%s)", (held,))
+        example.admin.execute("DELETE FROM turno.tickets WHERE job_id = ANY (%s)", (locked_jobs,))
         line(example, 1, tenant=example.other)
         for _ in range(3):
             example.engine.promote(2)
-        assert [item.login.slug for item in claim(example)] == ["suc0002"]
+        assert [claimed.login.slug for claimed in claim(example)] == ["suc0002"]
         assert states(example, waiting) == ["waiting"] * 3
         raise psycopg.Rollback
     assert states(example, waiting) == ["waiting"] * 3
@@ -356,9 +356,9 @@ def test_locked_key_of_a_tenant_delays_no_tenant(example: ExampleInstallation) -
 def test_unused_keys_are_pruned_and_used_ones_stay(example: ExampleInstallation) -> None:
     used = line(example, 2)
     (free,) = line(example, 1, "printer 4")
-    for item in claim(example):
-        if item.job_id == free:
-            complete(example, item)
+    for claimed in claim(example):
+        if claimed.job_id == free:
+            complete(example, claimed)
     example.engine.prune(timedelta(days=2), timedelta(days=30), 1000)
     assert example.rows("SELECT key FROM turno.key_locks") == [{"key": "printer 3"}]
     line(example, 1, "printer 4")
@@ -381,14 +381,14 @@ def test_a_paused_tenants_key_waits_with_it(example: ExampleInstallation) -> Non
         assert claim(example) == []
     finally:
         example.rows("UPDATE turno.tenants SET paused_at = NULL")
-    assert [item.job_id for item in claim(example)] == jobs[:1]
+    assert [claimed.job_id for claimed in claim(example)] == jobs[:1]
 
 
 def test_a_retried_job_takes_its_turn_under_its_key(example: ExampleInstallation) -> None:
     first, second = line(example, 2)
     assert example.cancel(first) == "cancelled"
     again = example.retry(first)["job_id"]
-    assert [item.job_id for item in claim(example)] == [second]
+    assert [claimed.job_id for claimed in claim(example)] == [second]
     assert states(example, [again]) == ["waiting"]
 
 
@@ -418,9 +418,9 @@ def test_job_waiting_for_its_key_costs_a_claim_nothing(example: ExampleInstallat
         claimer = claiming.claimer(queues=["cold"], types=TYPES, backend="exec")
         with example.engine.transaction():
             before = example.engine.value(INDEX_ENTRIES_READ)
-            ((item,),) = claimer.claim(example.engine, own, slots=1)
+            ((claimed,),) = claimer.claim(example.engine, own, slots=1)
             read = example.engine.value(INDEX_ENTRIES_READ) - before
-        assert item.job_id == free
+        assert claimed.job_id == free
         assert read < 50
     finally:
         example.rows("DELETE FROM turno.tickets WHERE state = 'waiting'")

@@ -127,20 +127,20 @@ def test_a_reader_waits_for_the_numbers_of_another(example: ExampleInstallation)
         return int(value_of(session, statement.format(reader)))
 
     with ExitStack() as stack:
-        item, other = (
+        blocking, other = (
             stack.enter_context(psycopg.connect(example.url, options="-c search_path=turno")) for _ in range(2)
         )
         pool = stack.enter_context(ThreadPoolExecutor(1))
         ended(example, example.one)
-        result = Counter({first: read(item, first)})
+        result = Counter({first: read(blocking, first)})
         ended(example, example.one)
         waiting = pool.submit(read, other, second)
         blocked = "SELECT pg_blocking_pids(%s) <> '{}' AS blocked"
         assert wait_until(lambda: example.rows(blocked, other.info.backend_pid)[0]["blocked"], within=30)
-        item.commit()
+        blocking.commit()
         result[second] += waiting.result()
         other.commit()
-        for session, reader in ((item, first), (other, second)):
+        for session, reader in ((blocking, first), (other, second)):
             while number := read(session, reader):
                 result[reader] += number
             session.commit()
@@ -180,19 +180,19 @@ def test_totals_have_attempts_waits_and_runs_of_a_type(example: ExampleInstallat
     for claim in ("rescued", "claim_lost"):
         ended(example, example.other, claim, wait=5, run=None)
     count(example)
-    item = counts.by_type(operator)["import"]
-    assert item.outcomes == {"completed": 1, "cancelled": 1, "rescued": 1, "claim_lost": 1}
-    assert (item.submitted, item.attempts, item.wait_ms, item.run_ms) == (2, 1, 21, {"completed": 100})
-    assert cumulative(item.waits)[BOUNDS_MS.index(10)] == 1  # at most ten
-    assert cumulative(item.waits)[BOUNDS_MS.index(20)] == 2
-    assert item.runs["completed"] == Counter({BOUNDS_MS.index(100): 1})
+    counted = counts.by_type(operator)["import"]
+    assert counted.outcomes == {"completed": 1, "cancelled": 1, "rescued": 1, "claim_lost": 1}
+    assert (counted.submitted, counted.attempts, counted.wait_ms, counted.run_ms) == (2, 1, 21, {"completed": 100})
+    assert cumulative(counted.waits)[BOUNDS_MS.index(10)] == 1  # at most ten
+    assert cumulative(counted.waits)[BOUNDS_MS.index(20)] == 2
+    assert counted.runs["completed"] == Counter({BOUNDS_MS.index(100): 1})
 
 
 def test_totals_of_a_tenant_are_its_own(example: ExampleInstallation, operator: Operator) -> None:
     ended(example, example.one)
     ended(example, example.other, "failed")
     count(example)
-    tenant = {(item["tenant"], item["outcome"]): item["outcomes"] for item in counts.by_tenant(operator)}
+    tenant = {(row["tenant"], row["outcome"]): row["outcomes"] for row in counts.by_tenant(operator)}
     assert tenant == {(example.one.slug, "completed"): 1, (example.other.slug, "failed"): 1}
 
 

@@ -40,7 +40,7 @@ def wait(example: ExampleInstallation, count: int = 1, **options: Any) -> None:
     example.rows("UPDATE turno.tickets SET run_at = run_at - interval '2 minutes'")
 
 
-def run_one(example: ExampleInstallation) -> None:
+def run_job(example: ExampleInstallation) -> None:
     worker = example.engine.start_worker(backend="pool", host="here", pid=1)
     job_id = example.enqueue({"order_ids": [1]})
     assert example.engine.claim_job(worker, job_id, types=KNOWN)
@@ -72,7 +72,7 @@ def run_one(example: ExampleInstallation) -> None:
     ],
 )
 def test_unserved_job_is_not_offered(example: ExampleInstallation, decision: str) -> None:
-    run_one(example)
+    run_job(example)
     wait(example, 2)
     assert offered(example) == 2
     example.rows(decision.encode())
@@ -80,7 +80,7 @@ def test_unserved_job_is_not_offered(example: ExampleInstallation, decision: str
 
 
 def test_paused_or_capped_jobs_hide_no_job(example: ExampleInstallation) -> None:
-    run_one(example)
+    run_job(example)
     wait(example, 3)
     wait(example, 2, tenant=example.other)
     example.rows("UPDATE turno.tenants SET cap = 1 WHERE slug = 'suc0001'")
@@ -94,7 +94,7 @@ def test_paused_or_capped_jobs_hide_no_job(example: ExampleInstallation) -> None
     [
         lambda example: example.engine.move_unserved("pool", AT_ONCE),
         lambda example: offered(example, limit=1),
-        lambda example: sum(item.waiting for item in example.engine.unserved(AT_ONCE)),
+        lambda example: sum(obstacle.waiting for obstacle in example.engine.unserved(AT_ONCE)),
     ],
     ids=["move_unserved", "offer", "unserved"],
 )

@@ -63,7 +63,7 @@ def test_jobs_without_a_worker_are_one_trouble(example: ExampleInstallation) -> 
     for tenant in (example.one, example.other):
         example.enqueue({"order_ids": [1]}, tenant=tenant)
     example.rows("UPDATE turno.tickets SET run_at = now() - interval '1 hour'")
-    assert [item.kind for item in reply(example)] == ["lacks worker"]
+    assert [trouble.kind for trouble in reply(example)] == ["lacks worker"]
 
 
 def test_silent_worker_is_reported(example: ExampleInstallation) -> None:
@@ -84,7 +84,7 @@ def test_silence_during_an_outage_is_no_trouble(example: ExampleInstallation) ->
     assert example.engine.take_lease("sweep", "the first process after the outage", timedelta(seconds=9))
     assert reply(example) == []
     example.rows("UPDATE turno.leases SET since = since - interval '61 s' WHERE name = 'sweep'")
-    assert [item.kind for item in reply(example)] == ["silent worker"]
+    assert [trouble.kind for trouble in reply(example)] == ["silent worker"]
 
 
 def test_task_failing_for_a_tenant_is_reported(example: ExampleInstallation) -> None:
@@ -128,7 +128,7 @@ def test_old_snapshot_is_reported_to_permitted_operators(
             for statement in statements:
                 session.execute(statement.encode())
             session.execute("SELECT pg_sleep(0.3)")
-            return [item.kind for item in reply(example) if item.kind == "old snapshot"]
+            return [trouble.kind for trouble in reply(example) if trouble.kind == "old snapshot"]
 
     assert old("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SELECT 1") == [], "the operator may not see it"
     example.admin.execute(sql.SQL("GRANT pg_read_all_stats TO {}").format(role) + how)
@@ -136,7 +136,7 @@ def test_old_snapshot_is_reported_to_permitted_operators(
         assert old("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SELECT 1") == ["old snapshot"]
         assert old("CREATE TEMP TABLE written (n int)") == ["old snapshot"]
         assert old("SELECT 1") == [], "between two statements it keeps no row"
-        assert [item.kind for item in reply(example)] == [], "it is over"
+        assert [trouble.kind for trouble in reply(example)] == [], "it is over"
     finally:
         example.admin.execute(sql.SQL("REVOKE pg_read_all_stats FROM {}").format(role))
 
@@ -154,12 +154,12 @@ def test_failures_are_grouped_by_type_and_error(example: ExampleInstallation) ->
     end_jobs(example, example.other, failed=3, error="KeyError: #")
     end_jobs(example, example.other, "export", failed=1, completed=99)
     end_jobs(example, example.one, failed=5, error="OSError", ago="61 minutes")
-    assert [(item.sentence, item.tenant, item.alert) for item in reply(example)] == [
+    assert [(trouble.sentence, trouble.tenant, trouble.alert) for trouble in reply(example)] == [
         ("import fails in suc0002: 3 of 7 in the last hour, mostly KeyError: #", "suc0002", True),
         ("import fails in 2 tenants: 3 of 10 in the last hour, mostly TimeoutError: bank did not answer", None, True),
         ("export fails in suc0002: 1 of 100 in the last hour, TimeoutError: bank did not answer", "suc0002", False),
     ]
-    assert [item.command for item in reply(example)][:2] == [
+    assert [trouble.command for trouble in reply(example)][:2] == [
         "turno job list --tenant suc0002 --type import --error KeyError --group-by error",
         "turno job list --all --type import --error TimeoutError --group-by error",
     ]

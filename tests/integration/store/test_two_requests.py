@@ -22,7 +22,7 @@ def second(example: ExampleInstallation) -> Iterator[psycopg.Connection[Any]]:
         yield session
 
 
-def one_after_the_other(
+def run_in_sequence(
     example: ExampleInstallation,
     second: psycopg.Connection[Any],
     statement: LiteralString,
@@ -33,11 +33,11 @@ def one_after_the_other(
     with ThreadPoolExecutor(1) as threads:
         with as_api(example.web, example.one) as cursor:
             cursor.execute(of(example, statement), first)
-            item = cursor.fetchone()
-            assert item is not None
+            row = cursor.fetchone()
+            assert row is not None
             other = threads.submit(call_as_api, second, example.one, statement, then)
             assert wait_until(lambda: other.done() or waits(example), within=20)
-        return item, other.result(timeout=20)
+        return row, other.result(timeout=20)
 
 
 def of(example: ExampleInstallation, statement: LiteralString) -> sql.Composed:
@@ -53,8 +53,8 @@ def test_the_second_of_two_submissions_counts_the_first(
     example: ExampleInstallation, second: psycopg.Connection[Any]
 ) -> None:
     new = submission(example.new_job({"order_ids": [1]}), pending_limit=1)
-    item, other = one_after_the_other(example, second, ENQUEUE, new, new)
-    assert (item["verdict"], other["verdict"]) == ("accepted", "quota")
+    row, other = run_in_sequence(example, second, ENQUEUE, new, new)
+    assert (row["verdict"], other["verdict"]) == ("accepted", "quota")
 
 
 def test_the_second_of_two_retries_counts_the_first(
@@ -64,8 +64,8 @@ def test_the_second_of_two_retries_counts_the_first(
     for job_id in made:
         example.cancel(job_id)
     retries = [(job_id, "ana", "exec", None, 1, None) for job_id in made]
-    item, other = one_after_the_other(example, second, RETRY, *retries)
-    assert (item["verdict"], other["verdict"]) == ("accepted", "quota")
+    row, other = run_in_sequence(example, second, RETRY, *retries)
+    assert (row["verdict"], other["verdict"]) == ("accepted", "quota")
 
 
 def test_another_user_s_submission_does_not_wait(example: ExampleInstallation, second: psycopg.Connection[Any]) -> None:
@@ -85,9 +85,9 @@ def test_the_second_of_two_with_one_key_gets_the_first_one_s_job(
     first, then = (
         submission(example.new_job({"order_ids": [number]}, idempotency_key="once")) for number in (1, order)
     )
-    item, other = one_after_the_other(example, second, ENQUEUE, first, then)
-    assert item["verdict"] == "accepted"
-    assert (other["job_id"], other["verdict"]) == (item["job_id"], verdict)
+    row, other = run_in_sequence(example, second, ENQUEUE, first, then)
+    assert row["verdict"] == "accepted"
+    assert (other["job_id"], other["verdict"]) == (row["job_id"], verdict)
 
 
 def test_the_second_of_two_retries_finds_the_first_one_s_job(
@@ -96,7 +96,7 @@ def test_the_second_of_two_retries_finds_the_first_one_s_job(
     job_id = example.enqueue({"order_ids": [1]})
     example.cancel(job_id)
     again = (job_id, "ana", "exec", None, None, None)
-    item, other = one_after_the_other(example, second, RETRY, again, again)
-    assert item["verdict"] == "accepted"
-    assert (other["job_id"], other["verdict"]) == (item["job_id"], "replayed")
+    row, other = run_in_sequence(example, second, RETRY, again, again)
+    assert row["verdict"] == "accepted"
+    assert (other["job_id"], other["verdict"]) == (row["job_id"], "replayed")
     assert len(example.rows("SELECT 1 FROM background_jobs WHERE parent_id = %s", job_id)) == 1

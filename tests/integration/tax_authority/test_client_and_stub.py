@@ -185,7 +185,7 @@ def test_look_up_after_doubt_gets_each_number_once(stub: TaxAuthorityStub) -> No
             result = patient.consult(1, 1, number)
             if result is not None:
                 known[number] = result.cae
-    assert known == {item.number: item.cae for item in stub.books.granted}
+    assert known == {voucher.number: voucher.cae for voucher in stub.books.granted}
     assert sum(stub.faults.requested.values()) > 2 * vouchers
 
 

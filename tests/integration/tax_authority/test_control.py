@@ -55,7 +55,7 @@ def test_orders_set_certificates_taxpayers_and_faults(stub: TaxAuthorityStub) ->
     assert granted.cae in page
     with opened(f"{stub.url}/control") as reply:
         state = json.load(reply)
-    assert [item["number"] for item in state["vouchers"]] == [1, 2]
+    assert [voucher["number"] for voucher in state["vouchers"]] == [1, 2]
     assert state["requests"]["FECAESolicitar garbage"] == 1
 
 

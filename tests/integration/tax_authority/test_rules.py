@@ -124,7 +124,7 @@ def test_taxpayers_are_looked_up(stub: TaxAuthorityStub, authority: TaxAuthority
     stub.books.register(Taxpayer("30000000007", "Ejemplo SA", taxes=(10, 30)))
     stub.books.register(Taxpayer("20111111112", "Perez Ana", taxes=(20,), company=False))
     result = [authority.taxpayer("30-00000000-7"), authority.taxpayer("20111111112")]
-    assert [(item.name, item.condition) for item in result] == [("Ejemplo SA", 1), ("Perez Ana", 6)]
+    assert [(taxpayer.name, taxpayer.condition) for taxpayer in result] == [("Ejemplo SA", 1), ("Perez Ana", 6)]
     for unknown in ("20222222223", "somebody"):
         with pytest.raises(NotThere):
             authority.taxpayer(unknown)

@@ -39,10 +39,10 @@ def test_invoices_are_authorised_in_the_order_of_their_numbers(branch: FiscalBra
     job = branch.attempt(branch.enqueue(*reversed(ids)))
     assert (job["status"], job["result"]) == ("completed", {"done": 3, "failed": 0, "skipped": 0})
     granted = branch.granted()
-    assert [item.number for item in granted] == [1, 2, 3]
-    assert branch.codes() == {item.number: item.cae for item in granted}
+    assert [voucher.number for voucher in granted] == [1, 2, 3]
+    assert branch.codes() == {voucher.number: voucher.cae for voucher in granted}
     assert [item["ref"] for item in branch.items(job["id"])] == [
-        f"B 00001-{item.number:08}: CAE {item.cae}" for item in granted
+        f"B 00001-{voucher.number:08}: CAE {voucher.cae}" for voucher in granted
     ]
     (kept,) = branch.example.rows("SELECT cae_expires_on FROM invoices WHERE number = 1")
     assert kept["cae_expires_on"] == granted[0].expires_on
@@ -82,7 +82,7 @@ def test_lost_answer_is_looked_up_and_not_sent_twice(branch: FiscalBranch) -> No
     branch.stub.faults.set("FECAESolicitar")
     job = branch.attempt(job["id"])
     assert (job["status"], job["result"]["done"]) == ("completed", 2)
-    assert branch.codes() == {item.number: item.cae for item in branch.granted()}
+    assert branch.codes() == {voucher.number: voucher.cae for voucher in branch.granted()}
     assert (
         branch.stub.faults.requested["FECAESolicitar", "drop"]
         + branch.stub.faults.requested["FECAESolicitar", "answer"]
@@ -147,7 +147,7 @@ def test_authority_outage_counts_no_attempt_and_no_call(branch: FiscalBranch) ->
     assert branch.attempt(other)["run_at"] == until["ask_again_at"]
     assert branch.stub.faults.requested.total() == requested
     branch.example.rows("UPDATE tax_authority_outages SET ask_again_at = clock_timestamp()")
-    assert [branch.attempt(item)["status"] for item in (job, other)] == ["completed"] * 2
+    assert [branch.attempt(job_id)["status"] for job_id in (job, other)] == ["completed"] * 2
     assert branch.example.rows("SELECT FROM tax_authority_outages") == []
 
 
@@ -243,7 +243,7 @@ def test_a_credit_note_names_the_invoice_that_it_takes_back(branch: FiscalBranch
     )
     job = branch.attempt(branch.enqueue(note["id"], invoice))
     assert job["result"]["done"] == 2
-    assert [(item.series.kind, item.number) for item in branch.granted()] == [(6, 1), (8, 1)]
+    assert [(voucher.series.kind, voucher.number) for voucher in branch.granted()] == [(6, 1), (8, 1)]
 
 
 def test_invoices_in_another_currency_are_not_sent(branch: FiscalBranch) -> None:
@@ -270,7 +270,7 @@ def test_certificate_command_stores_or_refuses_access(branch: FiscalBranch, tmp_
     files = {"--certificate": tmp_path / "one.crt", "--key": tmp_path / "one.key"}
     files["--certificate"].write_bytes(made.certificate)
     files["--key"].write_bytes(made.key)
-    given = ["--tenant", "suc0001", *(str(item) for pair in files.items() for item in pair)]
+    given = ["--tenant", "suc0001", *(str(argument) for pair in files.items() for argument in pair)]
 
     def run(*arguments: str) -> Result:
         return CliRunner().invoke(main, ["tax-authority", *arguments], env=branch.example.environment)

@@ -173,14 +173,14 @@ TAMPERED: dict[str, tuple[LiteralString, str]] = {
 
 @pytest.fixture
 def names(module_example: ExampleInstallation) -> dict[str, str]:
-    logins, item, other = module_example.logins, module_example.one, module_example.other
+    logins, tenant, other = module_example.logins, module_example.one, module_example.other
     row = module_example.admin.execute("SELECT report_role, current_user FROM turno.companies").fetchone()
     assert row
     return {
-        "schema": item.schema,
-        "handler": item.handler_role,
-        "owner": item.owner_role,
-        "api": item.api_role,
+        "schema": tenant.schema,
+        "handler": tenant.handler_role,
+        "owner": tenant.owner_role,
+        "api": tenant.api_role,
         "other": other.schema,
         "other_handler": other.handler_role,
         "report": row[0],
@@ -212,10 +212,10 @@ def test_a_fresh_installation_is_as_designed(module_example: ExampleInstallation
 
 @pytest.mark.parametrize("what", TAMPERED)
 def test_tampering_is_found(module_example: ExampleInstallation, names: dict[str, str], what: str) -> None:
-    statement, said = TAMPERED[what]
+    statement, message = TAMPERED[what]
     with tampered(module_example.admin, statement, names):
         result = findings(module_example)
-    assert any(said.format(**names) in str(finding) for finding in result), result
+    assert any(message.format(**names) in str(finding) for finding in result), result
     assert all(finding.remedy for finding in result)
 
 
@@ -224,13 +224,13 @@ def test_narrow_grants_are_distinguished_from_wider_ones(
 ) -> None:
     if module_example.admin.info.server_version < 160000:
         statement: LiteralString = "ALTER ROLE {web} INHERIT"
-        said = "{web}: LOGIN is True, INHERIT is True"
+        message = "{web}: LOGIN is True, INHERIT is True"
     else:
         statement = "GRANT {api} TO {web} WITH INHERIT TRUE"
-        said = "{web}: is a member of {api}"
+        message = "{web}: is a member of {api}"
     with tampered(module_example.admin, statement, names):
         result = findings(module_example)
-    assert any(said.format(**names) in str(finding) for finding in result), result
+    assert any(message.format(**names) in str(finding) for finding in result), result
 
 
 def test_values_of_settings_are_hidden(module_example: ExampleInstallation, names: dict[str, str]) -> None:
@@ -255,8 +255,8 @@ def test_check_covers_the_checking_role(module_example: ExampleInstallation) -> 
 def test_all_that_the_matrix_names_exists(module_example: ExampleInstallation) -> None:
     for schema, matrix in (("turno", CONTROL), (module_example.one.schema, TENANT)):
         live = {entry.target for entry in live_objects(module_example.admin, [schema])}
-        functions = {thing.name for thing in live if thing.kind is Kind.FUNCTION}
-        relations = {thing.name for thing in live if thing.kind in {Kind.TABLE, Kind.VIEW}}
+        functions = {function.name for function in live if function.kind is Kind.FUNCTION}
+        relations = {relation.name for relation in live if relation.kind in {Kind.TABLE, Kind.VIEW}}
         assert matrix.functions.keys() | matrix.invokers <= functions
         assert matrix.relations.keys() <= relations
         assert {table for table, _ in matrix.columns} <= relations
@@ -264,6 +264,6 @@ def test_all_that_the_matrix_names_exists(module_example: ExampleInstallation) -
 
 def test_every_table_of_jobs_is_named_in_the_matrix(module_example: ExampleInstallation) -> None:
     live = [entry.target for entry in live_objects(module_example.admin, [module_example.one.schema])]
-    tables = {thing.name for thing in live if thing.kind is Kind.TABLE}
+    tables = {table.name for table in live if table.kind is Kind.TABLE}
     jobs = {name for name in tables if name.startswith(("background_", "job_", "schema_", "notification"))}
     assert jobs <= TENANT.relations.keys()

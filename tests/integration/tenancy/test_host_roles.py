@@ -163,13 +163,17 @@ def test_a_plan_lists_each_statement_and_changes_nothing(application: Applicatio
         plan = plan_installation(admin, logins)
         again = plan_installation(admin, logins)
         database = admin.info.dbname
-    assert any(item.startswith(f'CREATE ROLE "{logins.engine}"') for item in plan)
+    assert any(statement.startswith(f'CREATE ROLE "{logins.engine}"') for statement in plan)
     assert f'REVOKE ALL ON DATABASE "{database}" FROM PUBLIC' in plan
     assert f'GRANT CONNECT, TEMPORARY ON DATABASE "{database}" TO "{logins.host}"' in plan
     for role in (application.usual, application.plain):
-        assert [item for item in plan if item.startswith(f'GRANT "{logins.host}" TO "{role}"')]
-    assert [item for item in plan if item.startswith("GRANT EXECUTE") and '"enqueue"' in item and logins.host in item]
-    assert not any(";" in item for item in plan)
+        assert [statement for statement in plan if statement.startswith(f'GRANT "{logins.host}" TO "{role}"')]
+    assert [
+        statement
+        for statement in plan
+        if statement.startswith("GRANT EXECUTE") and '"enqueue"' in statement and logins.host in statement
+    ]
+    assert not any(";" in statement for statement in plan)
     assert "SCRAM" not in "".join(plan)
     assert again == plan
     assert public_rights(application.admin)
@@ -181,7 +185,7 @@ def test_after_an_installation_nothing_is_left_to_take(application: Application,
     with PlanningConnection.connect(application.url, autocommit=True) as admin:
         plan = plan_installation(admin, logins)
     assert not public_rights(application.admin)
-    assert not [item for item in plan if item.startswith("CREATE ROLE")]
+    assert not [statement for statement in plan if statement.startswith("CREATE ROLE")]
 
 
 def test_migrate_confirms_in_a_shared_database(application: Application) -> None:

@@ -325,7 +325,7 @@ with psycopg.connect(url, autocommit=True) as admin:
 """
 
 
-def kill_one(database: str, after: float) -> int:
+def run_and_kill(database: str, after: float) -> int:
     """Run the whole script in a process and kill it after this number of seconds, if it still lives."""
     victim = subprocess.Popen(
         [sys.executable, "-c", VICTIM, database],
@@ -342,7 +342,7 @@ def kill_one(database: str, after: float) -> int:
 
 def test_killed_anywhere_it_can_be_finished(database: str, logins: Logins) -> None:
     chance = random.Random(11)  # noqa: S311 - which moments, not which secrets
-    killed = [kill_one(database, chance.uniform(0, 0.25)) for _ in range(12)]
+    killed = [run_and_kill(database, chance.uniform(0, 0.25)) for _ in range(12)]
     assert -signal.SIGKILL in killed
     with psycopg.connect(database, autocommit=True) as admin:
         install(admin, logins)

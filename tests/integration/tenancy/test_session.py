@@ -15,21 +15,21 @@ from turno.tenancy.identity.roles import set_password
 from turno.tenancy.identity.session import StartupOptionsLost, service_session
 from turno.wiring.web import web_pool
 
-WHO = "SELECT current_user, current_setting('search_path')"
+SESSION_STATE = "SELECT current_user, current_setting('search_path')"
 
 
 def test_call_commits_on_return_and_resets_the_role(example: ExampleInstallation) -> None:
-    before = example.web.execute(WHO).fetchone()
+    before = example.web.execute(SESSION_STATE).fetchone()
     job_id = example.enqueue({"order_ids": [1]})
     assert example.job(job_id)["status"] == "pending"
-    assert example.web.execute(WHO).fetchone() == before
+    assert example.web.execute(SESSION_STATE).fetchone() == before
 
 
 def test_an_error_undoes_the_call_and_leaves_the_session_usable(example: ExampleInstallation) -> None:
-    before = example.web.execute(WHO).fetchone()
+    before = example.web.execute(SESSION_STATE).fetchone()
     with pytest.raises(psycopg.errors.NotNullViolation):
         example.enqueue({"order_ids": [1]}, user_id=None)
-    assert example.web.execute(WHO).fetchone() == before
+    assert example.web.execute(SESSION_STATE).fetchone() == before
     assert example.rows("SELECT 1 FROM background_jobs") == []
     example.enqueue({"order_ids": [1]})
 

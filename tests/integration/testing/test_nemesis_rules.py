@@ -12,7 +12,7 @@ from tests.installation import ExampleInstallation
 from turno.testing.invariants import judge_of
 
 CUSTOMER = "INSERT INTO customers (id, company_name, tax_condition, address, city, country) VALUES "
-HEARD = f"{CUSTOMER} ('{{}}', '7', 'exempt', 'a', 'token', '{{}}')"
+RECEIVED_EVENT = f"{CUSTOMER} ('{{}}', '7', 'exempt', 'a', 'token', '{{}}')"
 # The second began before the first had ended; of three, all were at work at once.
 JOBS = """
 WITH made AS (
@@ -47,9 +47,12 @@ SEEDS: dict[str, list[str]] = {
     "I9: more than two jobs of a key were at work at once": [JOBS.format("nemesis_pairs", "'pairs', NULL")],
     "I9: a job in an order overtook its predecessor": [JOBS.format("nemesis_in_order", "'a', n")],
     "I9: the next in an order is forgotten": [WAITING],
-    "I9: an event was heard before an earlier one of its key": [HEARD.format("1", "overtaken")],
-    "I11: an event was heard in order twice": [HEARD.format("1", "heard"), HEARD.format("2", "heard")],
-    "I11: a publication has no event, or an event has no publication": [HEARD.format("1", "told")],
+    "I9: an event was heard before an earlier one of its key": [RECEIVED_EVENT.format("1", "overtaken")],
+    "I11: an event was heard in order twice": [
+        RECEIVED_EVENT.format("1", "heard"),
+        RECEIVED_EVENT.format("2", "heard"),
+    ],
+    "I11: a publication has no event, or an event has no publication": [RECEIVED_EVENT.format("1", "told")],
     "I11: an event has no job, or several jobs, of a subscriber": [EVENT],
     "I11: a moment of a schedule has no job, or several jobs": [RUN.format(ID.format(1), 1, ID.format(2))],
     "I11: a schedule omitted a moment": [RUN.format(ID.format(1), minute, ID.format(minute)) for minute in (1, 3)],
@@ -127,5 +130,5 @@ def test_unique_job_after_the_previous_end_is_allowed(example: ExampleInstallati
     sole: LiteralString = "UPDATE background_jobs SET finished_at = created_at + interval '0.9 s'"
     example.rows(sole)
     with judge_of(example.url, example.one, EFFECTS) as judge:
-        result = [item for item in judge.broken() if item.startswith("I1: a unique job exists")]
+        result = [violation for violation in judge.broken() if violation.startswith("I1: a unique job exists")]
     assert result == []

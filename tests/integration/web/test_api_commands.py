@@ -91,9 +91,9 @@ def test_rerun_takes_an_edited_payload_and_a_key(service: Service) -> None:
     ]
     assert len({answer.headers["Location"] for answer in sent}) == 1
     new = ana.get(sent[0].headers["Location"]).get_json()
-    assert [item["to"] for item in new["payload"]["greetings"]] == [3]
+    assert [greeting["to"] for greeting in new["payload"]["greetings"]] == [3]
     wrong = problem_of(ana.post(f"/api/jobs/{job_id}/rerun", json={"payload": {"greetings": [], "day": 1}}), 400)
-    assert {item["field"] for item in wrong["errors"]} == {"payload.day"}
+    assert {error["field"] for error in wrong["errors"]} == {"payload.day"}
 
 
 def test_rerun_refuses_open_and_foreign_jobs(service: Service) -> None:

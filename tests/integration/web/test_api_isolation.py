@@ -75,7 +75,7 @@ def test_the_matrix_covers_every_route(service: Service) -> None:
         for path, methods in document["paths"].items()
         for method, operation in methods.items()
         # Routes over many tenants take none: test_operator_roles.py calls them as operators of one company and of all.
-        if "security" in operation and any(item["name"] == "X-Schema" for item in operation["parameters"])
+        if "security" in operation and any(parameter["name"] == "X-Schema" for parameter in operation["parameters"])
     }
     named = {"schedule": "{name}", "notification": "{notification_id}", "file": "{file_id}"}
     covered = {(method, path.format(named.get(kind, "{job_id}")).replace("/0", "/{n}")) for method, path, kind in BY_ID}
@@ -140,8 +140,8 @@ def test_lists_show_own_jobs(owners: list[Owner]) -> None:
         assert {job["user"] for job in jobs} == {me.user}
         reply = me.caller.get("/api/notifications?limit=200").get_json()["notifications"]
         others = {other.ids["notification"] for other in owners if other is not me}
-        assert me.ids["notification"] in {item["id"] for item in reply}
-        assert not others & {item["id"] for item in reply}
+        assert me.ids["notification"] in {notification["id"] for notification in reply}
+        assert not others & {notification["id"] for notification in reply}
 
 
 def test_users_are_no_operators(service: Service, owners: list[Owner]) -> None:

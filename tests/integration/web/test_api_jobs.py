@@ -213,8 +213,8 @@ def test_a_batch_shows_its_items_and_retries_the_failed_ones(service: Service) -
         ("b", "failed", None),
         ("c", "done", "ref-c"),
     ]
-    rest = ana.get(f"/api/jobs/{job_id}/items?limit=3&cursor={first['next_cursor']}").get_json()
-    assert ([item["key"] for item in rest["items"]], rest["next_cursor"]) == (["d"], None)
+    second = ana.get(f"/api/jobs/{job_id}/items?limit=3&cursor={first['next_cursor']}").get_json()
+    assert ([item["key"] for item in second["items"]], second["next_cursor"]) == (["d"], None)
     failed = ana.get(f"/api/jobs/{job_id}/items?state=failed")
     assert [item["key"] for item in failed.get_json()["items"]] == ["b", "d"]
     assert failed.get_json()["items"][0]["error"]["message"] == "no such customer"
@@ -254,9 +254,9 @@ def test_changes_of_a_job_are_listed_page_by_page(service: Service) -> None:
         (None, "pending"),
         ("pending", "running"),
     ]
-    rest = ana.get(f"/api/jobs/{job_id}/events?cursor={first['next_cursor']}").get_json()
-    assert [event["new_status"] for event in rest["events"]] == ["failed"]
-    assert rest["next_cursor"] is None
+    second = ana.get(f"/api/jobs/{job_id}/events?cursor={first['next_cursor']}").get_json()
+    assert [event["new_status"] for event in second["events"]] == ["failed"]
+    assert second["next_cursor"] is None
 
 
 def test_unserved_job_is_reported(service: Service) -> None:

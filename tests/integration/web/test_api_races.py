@@ -22,12 +22,12 @@ def at_once(ask: Callable[[int], TestResponse]) -> list[TestResponse]:
     """Ask from many threads that start together."""
     start = Barrier(CALLERS)
 
-    def one(number: int) -> TestResponse:
+    def send(number: int) -> TestResponse:
         start.wait(timeout=30)
         return ask(number)
 
     with ThreadPoolExecutor(CALLERS) as threads:
-        return list(threads.map(one, range(CALLERS)))
+        return list(threads.map(send, range(CALLERS)))
 
 
 def test_one_key_is_one_job(service: Service) -> None:

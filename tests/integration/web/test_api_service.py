@@ -33,17 +33,20 @@ def test_user_is_notified_of_each_end_once_and_reads_it(service: Service) -> Non
         service.end(job_id)
     first = ana.get("/api/notifications?limit=2").get_json()
     assert first["unread"] == 3
-    assert [item["job_id"] for item in first["notifications"]] == jobs[:0:-1]
+    assert [notification["job_id"] for notification in first["notifications"]] == jobs[:0:-1]
     newest = first["notifications"][0]
     assert (newest["kind"], newest["data"]["type"], newest["read_at"]) == ("failed", "greetings", None)
-    rest = ana.get(f"/api/notifications?limit=2&cursor={first['next_cursor']}").get_json()
-    assert ([item["job_id"] for item in rest["notifications"]], rest["next_cursor"]) == (jobs[:1], None)
+    second = ana.get(f"/api/notifications?limit=2&cursor={first['next_cursor']}").get_json()
+    assert ([notification["job_id"] for notification in second["notifications"]], second["next_cursor"]) == (
+        jobs[:1],
+        None,
+    )
     for _ in range(2):
         answer = ana.ask("PATCH", newest["links"]["read"])
         assert answer.get_json() == {"id": newest["id"], "status": "read"}
     unread = ana.get("/api/notifications?unread=true").get_json()
     assert unread["unread"] == 2
-    assert [item["job_id"] for item in unread["notifications"]] == jobs[1::-1]
+    assert [notification["job_id"] for notification in unread["notifications"]] == jobs[1::-1]
 
 
 def test_a_dead_letter_is_listed_and_replayed_for_its_user(service: Service) -> None:
@@ -58,9 +61,9 @@ def test_a_dead_letter_is_listed_and_replayed_for_its_user(service: Service) -> 
     assert answer.status_code == 202
     assert ana.get(answer.headers["Location"]).get_json()["parent_id"] == job_id
     waiting = operator.get("/api/admin/dead-letters?limit=200").get_json()["dead_letters"]
-    assert job_id not in [item["job_id"] for item in waiting]
+    assert job_id not in [letter["job_id"] for letter in waiting]
     replayed = operator.get("/api/admin/dead-letters?replayed=true&limit=200").get_json()["dead_letters"]
-    assert [item["replayed_as"] for item in replayed if item["job_id"] == job_id] == [answer.get_json()["job_id"]]
+    assert [letter["replayed_as"] for letter in replayed if letter["job_id"] == job_id] == [answer.get_json()["job_id"]]
 
 
 def test_dead_letters_are_paged(service: Service) -> None:
@@ -69,8 +72,8 @@ def test_dead_letters_are_paged(service: Service) -> None:
     for job_id in jobs:
         service.end(job_id, tenant="south")
     first = operator.get("/api/admin/dead-letters?limit=2").get_json()
-    rest = operator.get(f"/api/admin/dead-letters?limit=2&cursor={first['next_cursor']}").get_json()
-    result = [item["job_id"] for page in (first, rest) for item in page["dead_letters"]]
+    second = operator.get(f"/api/admin/dead-letters?limit=2&cursor={first['next_cursor']}").get_json()
+    result = [letter["job_id"] for page in (first, second) for letter in page["dead_letters"]]
     assert result[:3] == jobs[::-1]
 
 

@@ -135,14 +135,14 @@ def test_a_retry_counts_as_a_submission_does(service: Service) -> None:
     made = [ana.job() for _ in range(SETTINGS.limits.pending_jobs_per_user)]
     before = service.everything()
     ways = ((ana, f"/api/jobs/{cancelled}/retry"), (operator, f"/api/admin/dead-letters/{failed}/replay"))
-    for who, way in ways:
-        refused = who.post(way)
+    for caller, way in ways:
+        refused = caller.post(way)
         assert problem_of(refused, 429)["type"].endswith("quota-reached")
         assert refused.headers["Retry-After"] == "5"
     assert service.everything() == before
-    for (who, way), job_id in zip(ways, made, strict=False):
+    for (caller, way), job_id in zip(ways, made, strict=False):
         ana.post(f"/api/jobs/{job_id}/cancel")
-        first, again = who.post(way), who.post(way)
+        first, again = caller.post(way), caller.post(way)
         # A retry that was accepted is answered again although the quota is full by it.
         assert (first.status_code, again.status_code) == (202, 202)
         assert first.headers["Location"] == again.headers["Location"]
@@ -229,7 +229,7 @@ def test_a_webhook_leads_to_hosts_that_the_operator_names(service: Service) -> N
     named = service.build(settings=replace(SETTINGS, webhook_hosts=("hooks.example",)))
     for app, url in ((service.app, "https://hooks.example/"), (named, "https://elsewhere.example/")):
         refused = Caller(app, "north").submit(webhook_url=url)
-        assert [item["field"] for item in problem_of(refused, 400)["errors"]] == ["webhook_url"]
+        assert [error["field"] for error in problem_of(refused, 400)["errors"]] == ["webhook_url"]
     Caller(named, "north").job(webhook_url="https://hooks.example/")
     assert service.rows("SELECT url FROM turno.webhooks") == [("https://hooks.example/",)]
 
@@ -257,5 +257,5 @@ def test_mail_goes_only_to_the_address_in_the_token(service: Service) -> None:
         bea.post("/api/jobs/greetings", json=valid_body(mail_me=True), headers=vouched | {"Idempotency-Key": key})
         for key in ("a", "b", "a")
     ]
-    assert [item.status_code for item in again] == [202, 429, 202]
+    assert [answer.status_code for answer in again] == [202, 429, 202]
     assert again[1].get_json()["limit"] == "mails_per_day_per_user"

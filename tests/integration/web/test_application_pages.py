@@ -103,9 +103,9 @@ def test_checkbox_mails_visitor_with_address_in_token(service: Service) -> None:
     ana.sign_in(email="ana@shop.example")
     bea.sign_in()
     period = {"since": "2026-01-01", "until": "2026-12-31", "format": "csv", "mail_me": "on"}
-    for item in (ana, bea):
-        assert ("mail_me" in item.get("/reports").text) is (item is ana)
-        item.post("/reports", fields(item, "/reports", **period))
+    for visitor in (ana, bea):
+        assert ("mail_me" in visitor.get("/reports").text) is (visitor is ana)
+        visitor.post("/reports", fields(visitor, "/reports", **period))
     [(job_id, _)] = jobs(service, ana, "consolidated_report")
     reply = "SELECT job_id::text, url, language FROM turno.webhooks WHERE url LIKE 'mailto:%'"
     assert service.rows(reply.replace("%", "%%")) == [(job_id, "mailto:ana@shop.example", "en")]
@@ -132,7 +132,7 @@ def test_a_job_s_file_is_downloaded_from_its_page_by_its_user(service: Service, 
     other.sign_in()
     assert other.get(f"/files/{file_id}?branch=north").status_code == 404
     api = service.caller("north", user=ana.user)
-    assert [item["name"] for item in api.get(f"/api/jobs/{job_id}/files").get_json()["files"]] == ["sales.csv"]
+    assert [file["name"] for file in api.get(f"/api/jobs/{job_id}/files").get_json()["files"]] == ["sales.csv"]
     problem_of(service.caller().get(f"/api/jobs/{job_id}/files"), 404)
 
 

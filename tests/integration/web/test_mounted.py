@@ -45,10 +45,10 @@ def erp(service: Service) -> Flask:
     return mounted(service)
 
 
-def browser(app: Flask, **who: Any) -> FlaskClient:
+def browser(app: Flask, **fields: Any) -> FlaskClient:
     """A signed-in user of the ERP; each is a new user, unless named."""
     client = app.test_client()
-    signed = client.post("/login", data={"user": f"user-{uuid.uuid4().hex[:8]}", "branch": ["north"]} | who)
+    signed = client.post("/login", data={"user": f"user-{uuid.uuid4().hex[:8]}", "branch": ["north"]} | fields)
     assert signed.text == "welcome"
     return client
 
@@ -59,7 +59,9 @@ def submit(client: FlaskClient, headers: dict[str, str], at: str = AT) -> Any:
 
 def addresses(page: str) -> set[str]:
     return {
-        item for item in re.findall(r'(?:href|src|action)="([^"#][^"]*)"', page) if not item.startswith("/host.css")
+        address
+        for address in re.findall(r'(?:href|src|action)="([^"#][^"]*)"', page)
+        if not address.startswith("/host.css")
     }
 
 
@@ -172,11 +174,11 @@ def test_every_address_begins_with_the_prefix(erp: Flask) -> None:
         page = ana.get(AT + path).text
         result = addresses(page)
         assert result
-        assert {item for item in result if not item.startswith(f"{AT}/")} == set()
+        assert {address for address in result if not address.startswith(f"{AT}/")} == set()
         assert 'data-base="/work/jobs"' in page or path in ("/docs", "/jobs/x")
-    for item in addresses(ana.get(f"{AT}/").text):
-        if "/static/" in item:
-            with ana.get(item) as file:
+    for address in addresses(ana.get(f"{AT}/").text):
+        if "/static/" in address:
+            with ana.get(address) as file:
                 assert file.status_code == 200
     reply = problem_of(ana.get(f"{AT}/api/jobs/x", headers=NORTH), 404)
     assert reply["type"] == f"{AT}/docs#not-found"
@@ -196,7 +198,7 @@ def test_behind_a_proxy_that_is_believed_by_the_host(service: Service) -> None:
     assert accepted.headers["Location"].startswith(f"/erp{AT}/api/jobs/")
     problem_of(submit(ana, forwarded | {"Origin": "http://localhost"}), 403)
     page = ana.get(f"{AT}/?lang=es", headers=forwarded)
-    assert {item for item in addresses(page.text) if not item.startswith(f"/erp{AT}/")} == set()
+    assert {address for address in addresses(page.text) if not address.startswith(f"/erp{AT}/")} == set()
     cookie = page.headers["Set-Cookie"]
     assert f"Path=/erp{AT}/" in cookie
     assert "Secure" in cookie
@@ -207,7 +209,7 @@ def test_behind_a_proxy_that_is_believed_by_the_host(service: Service) -> None:
 def test_path_of_public_url_prefixes_every_address(service: Service) -> None:
     app = service.build(settings=Settings(jwt_key=SETTINGS.jwt_key, public_url="https://erp.example/turno"))
     answer = app.test_client().get("/", base_url="https://erp.example")
-    assert {item for item in addresses(answer.text) if not item.startswith("/turno/")} == set()
+    assert {address for address in addresses(answer.text) if not address.startswith("/turno/")} == set()
     signed = app.test_client().post(
         "/sign-in", data={"token": service.caller().headers["Authorization"].split()[1]}, headers=OURS,
         base_url="https://erp.example",
@@ -230,17 +232,17 @@ def test_a_prefix_is_a_path(service: Service, wrong: str) -> None:
 def test_the_host_s_routes_are_as_they_were(erp: Flask) -> None:
     plain, client = host().test_client(), browser(erp)
     requested: list[Callable[[FlaskClient], TestResponse]] = [
-        lambda item: item.get("/invoices"),
-        lambda item: item.get("/nowhere"),
-        lambda item: item.get("/nowhere", headers={"Accept": "text/html"}),
-        lambda item: item.get("//invoices"),
-        lambda item: item.get("/work/other"),
-        lambda item: item.post("/invoices"),
-        lambda item: item.get("/broken"),
-        lambda item: item.get("/forbidden"),
-        lambda item: item.options("/invoices", headers={"Origin": "x", "Access-Control-Request-Method": "GET"}),
-        lambda item: item.post("/upload", data=b"x" * 1_000_000),
-        lambda item: item.post("/upload", data=b"x" * 6_000_000),
+        lambda client: client.get("/invoices"),
+        lambda client: client.get("/nowhere"),
+        lambda client: client.get("/nowhere", headers={"Accept": "text/html"}),
+        lambda client: client.get("//invoices"),
+        lambda client: client.get("/work/other"),
+        lambda client: client.post("/invoices"),
+        lambda client: client.get("/broken"),
+        lambda client: client.get("/forbidden"),
+        lambda client: client.options("/invoices", headers={"Origin": "x", "Access-Control-Request-Method": "GET"}),
+        lambda client: client.post("/upload", data=b"x" * 1_000_000),
+        lambda client: client.post("/upload", data=b"x" * 6_000_000),
     ]
     for ask in requested:
         before, now = ask(plain), ask(client)

@@ -84,8 +84,8 @@ def test_secrets_are_shown_to_admins_and_owners(service: Service) -> None:
     paths = ["/api/jobs?user=*", f"/api/jobs/{done}", f"/api/jobs/{broken}", "/api/admin/dead-letters"]
     for role in ("reader", "operator"):
         reply = [operator(service, role=role).get(path) for path in paths]
-        assert [item.status_code for item in reply] == [200] * 4
-        assert not any("hunter2" in item.text for item in reply)
+        assert [answer.status_code for answer in reply] == [200] * 4
+        assert not any("hunter2" in answer.text for answer in reply)
         assert reply[1].get_json()["result"] == {"api_key": LEFT_OUT, "sent": 2}
         assert reply[2].get_json()["error"]["message"] == f"token={LEFT_OUT} was refused"
         assert "hunter2" not in operator(service, role=role).get(f"/api/jobs/{broken}/stream").text
@@ -131,9 +131,9 @@ def test_operators_read_job_logs_page_by_page(service: Service) -> None:
     first = reader.get(f"{logs}?limit=2").get_json()
     assert first["next_cursor"] == "1.4"
     last = reader.get(f"{logs}?limit=2&cursor=1.4").get_json()
-    assert [item["number"] for item in first["lines"] + last["lines"]] == [3, 4, 5]
+    assert [line["number"] for line in first["lines"] + last["lines"]] == [3, 4, 5]
     assert last["next_cursor"] is None
-    assert {item["line"] for item in first["lines"] + last["lines"]} == {f"token={LEFT_OUT} was refused"}
+    assert {line["line"] for line in first["lines"] + last["lines"]} == {f"token={LEFT_OUT} was refused"}
     assert "hunter2" in operator(service, role="admin").get(logs).text
     for nonsense in ("x", "1", "1.", "-1.2", "1.99999999999999999999", "99999999999.1"):
         assert reader.get(f"{logs}?cursor={nonsense}").status_code == 400

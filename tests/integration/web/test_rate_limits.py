@@ -45,12 +45,12 @@ def at_once(ask: Callable[[int], TestResponse]) -> list[int]:
     """Ask from many threads that start together; returns the statuses."""
     start = Barrier(CALLERS)
 
-    def one(number: int) -> int:
+    def send(number: int) -> int:
         start.wait(timeout=30)
         return ask(number).status_code
 
     with ThreadPoolExecutor(CALLERS) as threads:
-        return list(threads.map(one, range(CALLERS)))
+        return list(threads.map(send, range(CALLERS)))
 
 
 def time_passes(service: Service, seconds: int) -> None:
@@ -82,7 +82,7 @@ def test_commands_of_a_user_are_counted_over_all_web_processes(service: Service)
     assert 20 <= CALLERS - statuses.count(429) <= 20 + earned + 1
     # Every three seconds one is earned: on a crowded machine the first of these may pass.
     more = (Caller(processes[0], "north", ana.user).ask("PATCH", READ) for _ in range(3))
-    refused(next(item for item in more if item.status_code == 429), "commands_per_minute_per_user", within=3)
+    refused(next(answer for answer in more if answer.status_code == 429), "commands_per_minute_per_user", within=3)
 
 
 def test_submission_that_the_database_refuses_is_counted(service: Service) -> None:
@@ -108,7 +108,7 @@ def test_only_own_commands_are_counted(service: Service) -> None:
 def test_refusal_for_the_tenant_costs_the_user_nothing(service: Service) -> None:
     app = limited(service, commands_per_minute_per_user=2, commands_per_minute_per_tenant=3)
     ana, ben = Caller(app, "north"), Caller(app, "north")
-    assert [who.submit().status_code for who in (ana, ben, ben)] == [202, 202, 202]
+    assert [caller.submit().status_code for caller in (ana, ben, ben)] == [202, 202, 202]
     for _ in range(5):
         refused(ana.submit(), "commands_per_minute_per_tenant", within=20)
     assert Caller(app, "south").submit().status_code == 202
@@ -134,7 +134,7 @@ def test_a_form_of_the_pages_is_a_command(service: Service) -> None:
 
 def test_no_limit_is_no_limit(service: Service) -> None:
     names = ("commands_per_minute", "jobs_per_day", "payload_mb_per_day")
-    nothing: dict[str, Any] = {f"{name}_per_{who}": 0 for name in names for who in ("user", "tenant")}
+    nothing: dict[str, Any] = {f"{name}_per_{subject}": 0 for name in names for subject in ("user", "tenant")}
     app = service.build(settings=replace(SETTINGS, limits=Limits(pending_jobs_per_user=0, **nothing)))
     ana = Caller(app, "north")
     assert {ana.submit().status_code for _ in range(SETTINGS.limits.pending_jobs_per_user + 1)} == {202}
@@ -213,12 +213,12 @@ def test_a_retry_is_a_job_with_a_payload(service: Service) -> None:
         "SELECT empty_at - extract(epoch FROM now())::float8 FROM rate_limits"
         " WHERE name = 'payload_mb_per_day_per_user' AND subject = %s"
     )
-    [(of_one,)] = service.rows(taken, ana.user)
+    [(single,)] = service.rows(taken, ana.user)
     new = ana.post(f"/api/jobs/{job_id}/retry").get_json()["job_id"]
-    assert service.rows(taken, ana.user)[0][0] > 1.5 * of_one
+    assert service.rows(taken, ana.user)[0][0] > 1.5 * single
     service.end(new)
-    for who, way in ((ana, f"/api/jobs/{new}/retry"), (operator, f"/api/admin/dead-letters/{new}/replay")):
-        refused(who.post(way), "jobs_per_day_per_user", within=43_200)
+    for caller, way in ((ana, f"/api/jobs/{new}/retry"), (operator, f"/api/admin/dead-letters/{new}/replay")):
+        refused(caller.post(way), "jobs_per_day_per_user", within=43_200)
     assert service.rows("SELECT 1 FROM background_jobs WHERE parent_id = %s", new) == []
     assert ana.post(f"/api/jobs/{job_id}/retry").headers["Idempotency-Replayed"] == "true"
 

@@ -28,20 +28,20 @@ LOAD = Load(tenants=1_000, jobs_a_day=1_000_000)
 
 
 def test_tenfold_jobs_take_tenfold_children_and_disk() -> None:
-    item, ten = need(LOAD, COSTS), need(replace(LOAD, jobs_a_day=10_000_000), COSTS)
-    assert ten.children == pytest.approx(10 * item.children, rel=0.05)
-    assert ten.wal_gb_a_day == pytest.approx(10 * item.wal_gb_a_day)
-    assert ten.history_gb == pytest.approx(10 * item.history_gb)
-    assert ten.upkeep_seconds == item.upkeep_seconds
-    assert ten.relations == item.relations
+    base, ten = need(LOAD, COSTS), need(replace(LOAD, jobs_a_day=10_000_000), COSTS)
+    assert ten.children == pytest.approx(10 * base.children, rel=0.05)
+    assert ten.wal_gb_a_day == pytest.approx(10 * base.wal_gb_a_day)
+    assert ten.history_gb == pytest.approx(10 * base.history_gb)
+    assert ten.upkeep_seconds == base.upkeep_seconds
+    assert ten.relations == base.relations
 
 
 def test_tenfold_tenants_take_tenfold_upkeep_and_catalog() -> None:
-    item, ten = need(LOAD, COSTS), need(replace(LOAD, tenants=10_000), COSTS)
-    assert ten.upkeep_seconds == pytest.approx(10 * item.upkeep_seconds) == 40.0
-    assert ten.relations == 10 * item.relations
+    base, ten = need(LOAD, COSTS), need(replace(LOAD, tenants=10_000), COSTS)
+    assert ten.upkeep_seconds == pytest.approx(10 * base.upkeep_seconds) == 40.0
+    assert ten.relations == 10 * base.relations
     assert ten.schemas_gb == pytest.approx(10.0)
-    assert ten.children == pytest.approx(item.children, abs=1)
+    assert ten.children == pytest.approx(base.children, abs=1)
 
 
 def test_a_lone_tenant_is_never_cold() -> None:
@@ -53,7 +53,7 @@ def test_exceeded_limit_is_named() -> None:
     small = need(Load(tenants=100, jobs_a_day=100_000), COSTS)
     assert breaks(small) == []
     large = need(Load(tenants=10_000, jobs_a_day=10_000_000), COSTS)
-    assert {item.split()[0] for item in breaks(large)} == {"pg_dump", "more"}
+    assert {bottleneck.split()[0] for bottleneck in breaks(large)} == {"pg_dump", "more"}
     assert "upkeep does not end within its period" in breaks(replace(large, upkeep_seconds=301.0))
 
 

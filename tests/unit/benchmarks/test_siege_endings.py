@@ -64,7 +64,7 @@ SAMPLES = [(1.0, 10.0), (3.0, 30.0), (5.0, 99.0)]
 
 def test_victim_samples_are_separated_by_due_time() -> None:
     report = SiegeReport("siege", "ms")
-    attack = Attack("a flood", "B", "HTTP", lambda _place, _seconds: lambda: Ending(decent=True, how=""))
+    attack = Attack("a flood", "B", "HTTP", lambda _target, _seconds: lambda: Ending(decent=True, how=""))
     kinds = ("POST", "job", "followed", "bare")
     samples = [Sample(kind, moment, took) for kind in kinds for moment, took in SAMPLES]
     report.measure(samples, [Window(0, 2), Window(4, 6)], Window(2, 4))

@@ -68,7 +68,7 @@ def test_a_command_prints_json_and_returns_its_status(
     printed = result.stdout
     outcome = json.loads(printed) if printed.startswith("[") else [*map(json.loads, printed.splitlines())]
     assert outcome
-    assert all(isinstance(item, dict) for item in outcome)
+    assert all(isinstance(row, dict) for row in outcome)
 
 
 def test_an_unknown_option_has_exit_status_2() -> None:

@@ -68,7 +68,7 @@ def test_init_writes_its_own_url_beside_the_host_s(project: Path) -> None:
         assert turno("init", "--database-url", "postgresql://provisioner@db/shop").exit_code == 0
         assert dotenv_values(".env")["DATABASE_URL"] == "postgresql://db/shop"
         assert read_settings().database_url == "postgresql://provisioner@db/shop"
-    assert [item.problem for item in of_settings(variables()) if "DATABASE" in item.problem] == []
+    assert [finding.problem for finding in of_settings(variables()) if "DATABASE" in finding.problem] == []
 
 
 def test_env_file_keeps_values_and_gets_missing_ones(project: Path) -> None:
@@ -85,9 +85,9 @@ def test_env_file_keeps_values_and_gets_missing_ones(project: Path) -> None:
 def test_a_project_s_own_tables_stay_as_they_are(project: Path) -> None:
     (project / "pyproject.toml").write_text('[project]\nname = "shop"\n\n[tool.pytest.ini_options]\naddopts = "-q"\n')
     turno("init", "--package", "app.jobs")
-    said = tomllib.loads((project / "pyproject.toml").read_text())
-    assert said["project"] == {"name": "shop"}
-    assert said["tool"] == {"pytest": {"ini_options": {"addopts": "-q"}}, "turno": {"handlers": "app.jobs:HANDLERS"}}
+    content = tomllib.loads((project / "pyproject.toml").read_text())
+    assert content["project"] == {"name": "shop"}
+    assert content["tool"] == {"pytest": {"ini_options": {"addopts": "-q"}}, "turno": {"handlers": "app.jobs:HANDLERS"}}
     assert (project / "app/jobs/monthly_report.py").is_file()
 
 

@@ -97,11 +97,11 @@ def test_env_file_replaces_dotenv_below_the_environment(tmp_path: Path) -> None:
     given = "TURNO_WEB_BIND=127.0.0.1:1\nTURNO_MASTER_KEY='a \\'quoted\\' ${HOME} # key'\nTURNO_JWT_KEY=$(id)&`id`\n"
     (tmp_path / ".env").write_text("TURNO_LOG_LEVEL=ERROR\n")
     (tmp_path / "turno.env").write_text(given)
-    for name, said in (("turno.env", ""), ("-", given)):
+    for name, stdin in (("turno.env", ""), ("-", given)):
         done = subprocess.run(
             [sys.executable, "-c", SHOWS, name],
             env={"PYTHONPATH": str(ROOT), "TURNO_WEB_BIND": "127.0.0.1:2"},
-            input=said, cwd=tmp_path, capture_output=True, text=True, check=True,
+            input=stdin, cwd=tmp_path, capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert done.stdout.strip() == str(["INFO", "127.0.0.1:2", "a 'quoted' ${HOME} # key", "$(id)&`id`"])
 

@@ -47,15 +47,15 @@ def test_versions_are_written_as_in_file_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         (["rollback", "--steps", "0"], "Invalid value for '--steps': 0 is not in the range x>=1."),
         (["migrate", "--jobs", "many"], "Invalid value for '--jobs'"),
         (["migrate", "--tenant", "suc0001"], "No such option '--tenant'"),
     ],
 )
-def test_a_wrong_option_is_refused_by_its_name(wrong: list[str], said: str) -> None:
+def test_a_wrong_option_is_refused_by_its_name(wrong: list[str], message: str) -> None:
     reply = CliRunner().invoke(main, ["db", *wrong], prog_name="turno")
     assert reply.exit_code == 2
     assert reply.stderr.startswith(f"Usage: turno db {wrong[0]}")
-    assert said in reply.stderr
+    assert message in reply.stderr

@@ -58,22 +58,22 @@ def test_script_without_settings_names_the_missing_ones(name: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((), "Missing argument 'JOB_ID'."),
         (("7",), "Invalid value for 'JOB_ID': '7' is not a valid UUID."),
         ((JOB, "again"), "unexpected extra argument"),
     ],
 )
-def test_worker_without_one_job_id_is_refused(arguments: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_worker_without_one_job_id_is_refused(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
     reply = run(tmp_path, script("background_worker"), *arguments)
     assert reply.returncode == 2
     assert reply.stderr.startswith("Usage: background_worker.py [OPTIONS] JOB_ID")
-    assert said in reply.stderr
+    assert message in reply.stderr
 
 
 @pytest.mark.parametrize(
-    ("option", "said"),
+    ("option", "message"),
     [
         (("--min", "-1"), "Invalid value for '--min': -1 is not in the range 0<=x<=256."),
         (("--max", "0"), "Invalid value for '--max': 0 is not in the range 1<=x<=256."),
@@ -81,10 +81,10 @@ def test_worker_without_one_job_id_is_refused(arguments: tuple[str, ...], said: 
         (("--queue", "hot"), "No such option '--queue'. Did you mean '--queues'?"),
     ],
 )
-def test_a_wrong_option_of_work_is_named(option: tuple[str, str], said: str) -> None:
+def test_a_wrong_option_of_work_is_named(option: tuple[str, str], message: str) -> None:
     reply = CliRunner().invoke(main, ["work", *option])
     assert reply.exit_code == 2
-    assert said in reply.stderr
+    assert message in reply.stderr
 
 
 BROKEN = """
@@ -122,8 +122,8 @@ def test_consume_without_pika_names_the_extra(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"), [(["--once", "--from-broker"], "exclude each other"), ([JOB], "JOB_ID needs --once")]
+    ("options", "message"), [(["--once", "--from-broker"], "exclude each other"), ([JOB], "JOB_ID needs --once")]
 )
-def test_contradictory_options_of_work_are_refused(options: list[str], said: str) -> None:
+def test_contradictory_options_of_work_are_refused(options: list[str], message: str) -> None:
     reply = CliRunner().invoke(main, ["work", *options])
-    assert (reply.exit_code, said in reply.stderr) == (2, True)
+    assert (reply.exit_code, message in reply.stderr) == (2, True)

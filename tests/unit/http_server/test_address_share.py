@@ -17,7 +17,7 @@ class Busy:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "one"),
+    ("first", "second", "same"),
     [
         ("203.0.113.1", "203.0.113.1", True),
         ("203.0.113.1", "203.0.113.2", False),
@@ -33,10 +33,10 @@ class Busy:
         ("", "", False),
     ],
 )
-def test_an_address_has_its_share_and_gets_it_back(first: str, second: str, *, one: bool) -> None:
+def test_an_address_has_its_share_and_gets_it_back(first: str, second: str, *, same: bool) -> None:
     connections = Connections(2, TRUSTED)
     earlier, later = (cast("ClientConnection", Busy()) for _ in range(2))
     assert connections.add(earlier, first)
-    assert connections.add(later, second) != one
+    assert connections.add(later, second) != same
     connections.discard(earlier)
-    assert connections.add(later, second) or not one
+    assert connections.add(later, second) or not same

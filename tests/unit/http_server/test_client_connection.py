@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-class Held(asyncio.Transport):
+class StalledTransport(asyncio.Transport):
     """A transport whose client has taken nothing."""
 
     aborted = False
@@ -39,7 +39,7 @@ def test_new_client_has_its_time_to_take_a_response(monkeypatch: pytest.MonkeyPa
         connection = ClientConnection(
             Connections(10, ()), config=config, server_state=ServerState(), app_state={}, _loop=loop
         )
-        transport = connection.transport = Held()
+        transport = connection.transport = StalledTransport()
         ends = []
         for after in (CHECK_SECONDS, CLIENT_TIMEOUT_SECONDS, CLIENT_TIMEOUT_SECONDS + CHECK_SECONDS):
             connection.check(5_000.0 + after)

@@ -127,11 +127,11 @@ def book(*rows: list[Any], start: tuple[int, int] = (0, 0)) -> bytes:
         days = made.add_format({"num_format": "dd/mm/yyyy"})
         for y, row in enumerate(rows):
             for x, value in enumerate(row):
-                place = (start[0] + y, start[1] + x)
+                cell = (start[0] + y, start[1] + x)
                 if isinstance(value, date):
-                    sheet.write_datetime(*place, value, days)
+                    sheet.write_datetime(*cell, value, days)
                 else:
-                    sheet.write(*place, value)
+                    sheet.write(*cell, value)
     return data.getvalue()
 
 
@@ -140,9 +140,9 @@ HEADER = ["pedido", "cliente", "fecha", "producto", "cantidad", "precio"]
 
 def test_a_workbook_is_read_with_its_numbers_dates_and_lines() -> None:
     data = book(HEADER, [7, "ALFKI", date(2026, 12, 31), 1.0, -2, 12.35], ["x"], start=(3, 2))
-    _, [item, other] = read(data, "orders")
-    assert item.problems == []
-    row = item.rows[0]
+    _, [order, other] = read(data, "orders")
+    assert order.problems == []
+    row = order.rows[0]
     assert (row["line"], row["order_id"], row["ordered_on"]) == (5, 7, date(2026, 12, 31))
     assert (row["product_id"], row["quantity"], row["unit_price"]) == (1, -2, Decimal("12.35"))
     assert (other.line, other.problems[0].code) == (6, "whole")
@@ -197,6 +197,6 @@ def test_workbooks_that_are_not_opened(parts: dict[str, bytes], code: str) -> No
 def test_a_workbook_that_lies_about_its_size_is_not_opened() -> None:
     data = bytearray(packed({SHEET: b" " * 1_000_000}, book(HEADER)))
     # The size in the directory, made small: the unpacked data must then differ from its checksum.
-    place = data.rfind(SHEET.encode())
-    data[place - 22 : place - 18] = (1000).to_bytes(4, "little")
+    offset = data.rfind(SHEET.encode())
+    data[offset - 22 : offset - 18] = (1000).to_bytes(4, "little")
     assert refusal(bytes(data), "orders") == "broken workbook"

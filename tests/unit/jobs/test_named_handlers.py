@@ -69,7 +69,7 @@ def test_handlers_setting_takes_list_registry_or_builder(shop: str, name: str, v
 
 
 @pytest.mark.parametrize(
-    ("place", "said"),
+    ("location", "message"),
     [
         ("no_such_shop:HANDLERS", "No module named 'no_such_shop'; name a Registry, a list .* as package.module:name"),
         ("{shop}:MISSING", "has no attribute 'MISSING'; name a Registry, a list .* as package.module:name"),
@@ -79,18 +79,18 @@ def test_handlers_setting_takes_list_registry_or_builder(shop: str, name: str, v
         ("{shop}:broken", "RuntimeError: no catalogue today"),
     ],
 )
-def test_invalid_handlers_setting_is_refused_with_place(shop: str, place: str, said: str) -> None:
-    place = place.format(shop=shop)
-    with pytest.raises(InvalidSettings, match=f"TURNO_HANDLERS={place}: .*{said}"):
-        named_handlers(place)
+def test_invalid_handlers_setting_is_refused_with_place(shop: str, location: str, message: str) -> None:
+    location = location.format(shop=shop)
+    with pytest.raises(InvalidSettings, match=f"TURNO_HANDLERS={location}: .*{message}"):
+        named_handlers(location)
 
 
 def test_every_type_that_cannot_be_loaded_is_named(shop: str) -> None:
     with pytest.raises(InvalidSettings) as refused:
         named_handlers(f"{shop}:nowhere")
-    said = str(refused.value)
-    assert "the type gone cannot be loaded from shop_that_is_not_there:Gone: ModuleNotFoundError" in said
-    assert f"the type two cannot be loaded from {shop}:Nobody: AttributeError" in said
+    message = str(refused.value)
+    assert "the type gone cannot be loaded from shop_that_is_not_there:Gone: ModuleNotFoundError" in message
+    assert f"the type two cannot be loaded from {shop}:Nobody: AttributeError" in message
 
 
 @pytest.mark.parametrize(

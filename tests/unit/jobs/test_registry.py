@@ -18,9 +18,9 @@ def test_a_handler_registered_under_a_foreign_name_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "reply"),
+    ("attributes", "reply"),
     [({}, "ordered is for a handler that subscribes"), ({"subscribes": ("a",), "key_limit": 2}, "leave out")],
 )
-def test_an_order_that_cannot_be_had_is_refused(said: dict[str, Any], reply: str) -> None:
+def test_an_order_that_cannot_be_had_is_refused(attributes: dict[str, Any], reply: str) -> None:
     with pytest.raises(ValueError, match=reply):
-        type("Ordered", (JobHandler,), {"type": "ordered_one", "ordered": True} | said)
+        type("Ordered", (JobHandler,), {"type": "ordered_one", "ordered": True} | attributes)

@@ -22,10 +22,10 @@ def take_all(folder: SlotFolder) -> list[Slot]:
 
 
 def test_no_more_slots_than_the_limit_over_all_processes(folder: Path) -> None:
-    item, other = SlotFolder(folder, 3), SlotFolder(folder, 3)
-    held = [item.take("suc0001"), other.take("suc0001"), item.take("suc0001")]
-    assert all(held)
-    assert item.take("suc0001") is None
+    slots, other = SlotFolder(folder, 3), SlotFolder(folder, 3)
+    taken = [slots.take("suc0001"), other.take("suc0001"), slots.take("suc0001")]
+    assert all(taken)
+    assert slots.take("suc0001") is None
     assert other.take("suc0001") is None
 
 
@@ -78,9 +78,9 @@ def test_a_larger_reserve_has_a_place_for_each(folder: Path) -> None:
 
 def test_a_place_is_its_new_tenant_s_once_it_is_used_for_that(folder: Path) -> None:
     slots = SlotFolder(folder, 1, reserve=1)
-    place = slots.take("suc0001")
-    assert place is not None
-    place.use_for("suc0002")
+    slot = slots.take("suc0001")
+    assert slot is not None
+    slot.use_for("suc0002")
     assert slots.take("suc0002") is None
     assert slots.take("suc0001") is not None
 

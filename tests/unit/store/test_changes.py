@@ -16,12 +16,12 @@ def read_all(payloads: list[str]) -> Jobs:
 
 
 def test_each_change_is_named_once_and_read_again() -> None:
-    item, two = uuid4(), uuid4()
+    first, second = uuid4(), uuid4()
     changes = Changes()
-    for tenant, job in ((1, item), (1, item), (2, item), (1, two)):
+    for tenant, job in ((1, first), (1, first), (2, first), (1, second)):
         changes.add(tenant, job)
     assert changes
-    assert read_all(changes.take()) == {1: {item, two}, 2: {item}}
+    assert read_all(changes.take()) == {1: {first, second}, 2: {first}}
     assert not changes
     assert changes.take() == []
 

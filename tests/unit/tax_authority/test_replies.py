@@ -72,8 +72,8 @@ def authorise(result: str) -> Authorisation:
     return wsfe("FECAESolicitar", result).authorise(TICKET, voucher(7))
 
 
-def details(said: str) -> str:
-    return f"<FeDetResp><FECAEDetResponse>{NUMBERS}<CbteFch>20261123</CbteFch>{said}</FECAEDetResponse></FeDetResp>"
+def details(elements: str) -> str:
+    return f"<FeDetResp><FECAEDetResponse>{NUMBERS}<CbteFch>20261123</CbteFch>{elements}</FECAEDetResponse></FeDetResp>"
 
 
 def errors(code: int, text: str = "Algo") -> str:
@@ -94,8 +94,8 @@ def test_a_grant_is_read_with_its_observations() -> None:
 
 def test_elements_that_the_authority_adds_hide_none() -> None:
     added = "<Nuevo><CAE>1</CAE></Nuevo>"
-    said = added + HEAD + details(added + GRANTED + added) + added
-    assert authorise(said).cae == CAE
+    answer = added + HEAD + details(added + GRANTED + added) + added
+    assert authorise(answer).cae == CAE
     with pytest.raises(AuthorityRefused, match="10016"):
         authorise(added + HEAD + details(NOT_GRANTED) + added + errors(10016))
 
@@ -209,11 +209,11 @@ def test_a_login_that_gives_no_ticket_leaves_no_doubt(reply: bytes, kind: type[E
     assert type(caught.value) is kind
 
 
-def person(said: str, number: str = "20111111112", *, kind: str = "FISICA") -> bytes:
+def person(taxes: str, number: str = "20111111112", *, kind: str = "FISICA") -> bytes:
     return envelope(
         '<ns2:getPersona_v2Response xmlns:ns2="http://a5.soap.ws.server.puc.sr/"><personaReturn><datosGenerales>'
         f"<apellido>Perez</apellido><idPersona>{number}</idPersona><nombre>Ana</nombre><tipoPersona>{kind}</tipoPersona>"
-        f"</datosGenerales>{said}<metadata/></personaReturn></ns2:getPersona_v2Response>"
+        f"</datosGenerales>{taxes}<metadata/></personaReturn></ns2:getPersona_v2Response>"
     )
 
 
@@ -227,7 +227,7 @@ def tax(number: int, state: str = "<estadoImpuesto>AC</estadoImpuesto>") -> str:
 
 
 @pytest.mark.parametrize(
-    ("said", "condition"),
+    ("taxes", "condition"),
     [
         (f"<datosRegimenGeneral>{tax(10)}{tax(30)}</datosRegimenGeneral>", 1),
         (f"<datosRegimenGeneral>{tax(30, '')}</datosRegimenGeneral>", 1),
@@ -238,8 +238,8 @@ def tax(number: int, state: str = "<estadoImpuesto>AC</estadoImpuesto>") -> str:
         ("", 5),
     ],
 )
-def test_a_condition_follows_from_the_taxes_of_a_person(said: str, condition: int) -> None:
-    result = look_up(person(said))
+def test_a_condition_follows_from_the_taxes_of_a_person(taxes: str, condition: int) -> None:
+    result = look_up(person(taxes))
     assert (result.name, result.condition) == ("Perez Ana", condition)
 
 

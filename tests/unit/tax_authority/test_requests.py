@@ -58,7 +58,7 @@ def wsfe(ask: Any) -> tuple[Any, str]:
 
 
 def names(element: Any) -> list[str]:
-    return [etree.QName(item).localname for item in element.iter()]
+    return [etree.QName(node).localname for node in element.iter()]
 
 
 def value(element: Any, path: str) -> str:
@@ -72,14 +72,14 @@ def request_for(number: int = 7, **other: Any) -> Any:
 def test_an_invoice_is_put_in_the_authority_s_names_and_order() -> None:
     request, action = wsfe(lambda service: service.authorise(TICKET, voucher(7)))
     assert action == "http://ar.gov.afip.dif.FEV1/FECAESolicitar"
-    assert {etree.QName(item).namespace for item in request.iter()} == {"http://ar.gov.afip.dif.FEV1/"}
+    assert {etree.QName(node).namespace for node in request.iter()} == {"http://ar.gov.afip.dif.FEV1/"}
     assert names(request) == [
         "FECAESolicitar", *AUTH, "FeCAEReq", "FeCabReq", "CantReg", "PtoVta", "CbteTipo", "FeDetReq", "FECAEDetRequest",
         "Concepto", "DocTipo", "DocNro", "CbteDesde", "CbteHasta", "CbteFch", "ImpTotal", "ImpTotConc", "ImpNeto",
         "ImpOpEx", "ImpTrib", "ImpIVA", "MonId", "MonCotiz", "CondicionIVAReceptorId", "Iva", "AlicIva", "Id",
         "BaseImp", "Importe",
     ]  # fmt: skip
-    leaves = [item.text for item in request.iter() if not len(item)]
+    leaves = [node.text for node in request.iter() if not len(node)]
     assert leaves == [
         "a token", "a sign", CUIT, "1", "1", "1", "1", "80", "20111111112", "7", "7", "20261123", "121.00", "0.00",
         "100.00", "0.00", "0.00", "21.00", "PES", "1", "1", "5", "100.00", "21.00",
@@ -90,8 +90,8 @@ def test_a_credit_note_names_the_invoice_that_it_corrects() -> None:
     earlier = VoucherId(kind=1, point_of_sale=1, number=3, issued_on=date(2026, 11, 20))
     request = request_for(kind=CREDIT_NOTE_A, associated=(earlier, VoucherId(1, 2, 4)))
     first, second = request.iterfind(".//{*}CbteAsoc")
-    assert [item.text for item in first] == ["1", "1", "3", CUIT, "20261120"]
-    assert [item.text for item in second] == ["1", "2", "4"]
+    assert [node.text for node in first] == ["1", "1", "3", CUIT, "20261120"]
+    assert [node.text for node in second] == ["1", "2", "4"]
     assert names(request).index("CbtesAsoc") < names(request).index("Iva")
 
 
@@ -135,7 +135,7 @@ def test_the_look_ups_of_vouchers() -> None:
     consult, action = wsfe(lambda service: service.consult(TICKET, 4, 6, 9))
     assert action.endswith("/FECompConsultar")
     assert names(consult) == ["FECompConsultar", *AUTH, "FeCompConsReq", "CbteTipo", "CbteNro", "PtoVta"]
-    assert [item.text for item in consult.iter() if not len(item)][3:] == ["6", "9", "4"]
+    assert [node.text for node in consult.iter() if not len(node)][3:] == ["6", "9", "4"]
     last, action = wsfe(lambda service: service.last_authorised(TICKET, 4, 6))
     assert action.endswith("/FECompUltimoAutorizado")
     assert names(last) == ["FECompUltimoAutorizado", *AUTH, "PtoVta", "CbteTipo"]
@@ -148,7 +148,7 @@ def test_the_look_up_of_a_taxpayer() -> None:
     requested, action = sent("padron.wsdl", lambda soap: Padron(soap, int(CUIT)).taxpayer(TICKET, "20111111112"))
     assert action == ""
     assert etree.QName(requested).namespace == "http://a5.soap.ws.server.puc.sr/"
-    assert [(item.tag, item.text) for item in requested] == [
+    assert [(node.tag, node.text) for node in requested] == [
         ("token", "a token"), ("sign", "a sign"), ("cuitRepresentada", CUIT), ("idPersona", "20111111112"),
     ]  # fmt: skip
 
@@ -157,7 +157,7 @@ def test_a_login_is_signed_with_the_certificate_that_it_carries() -> None:
     now = datetime(2026, 11, 23, 12, tzinfo=UTC)
     message = SignedMessage.read(sign(login_request("wsfe", now), credentials()))
     request = etree.fromstring(message.content)
-    assert [(item.tag, item.text) for item in request.iter() if not len(item)] == [
+    assert [(node.tag, node.text) for node in request.iter() if not len(node)] == [
         ("uniqueId", str(int(now.timestamp()))),
         ("generationTime", "2026-11-23T11:50:00+00:00"),
         ("expirationTime", "2026-11-23T12:10:00+00:00"),

@@ -26,14 +26,14 @@ NOW = datetime.now(UTC)
 
 def test_a_place_by_name_and_the_limits() -> None:
     assert AuthoritySettings.of_environment({}).addresses is None
-    said = AuthoritySettings.of_environment(
+    settings = AuthoritySettings.of_environment(
         {"TAX_AUTHORITY": "production", "TAX_AUTHORITY_READ_SECONDS": "2.5", "TAX_AUTHORITY_WSAA_URL": URL}
     )
-    assert (said.addresses and said.addresses.wsfe, said.addresses and said.addresses.wsaa) == (
+    assert (settings.addresses and settings.addresses.wsfe, settings.addresses and settings.addresses.wsaa) == (
         ENVIRONMENTS["production"].wsfe,
         URL,
     )
-    assert (said.connect_seconds, said.read_seconds, said.per_minute) == (5.0, 2.5, 240)
+    assert (settings.connect_seconds, settings.read_seconds, settings.per_minute) == (5.0, 2.5, 240)
     assert AuthoritySettings.of_environment(dict.fromkeys(URLS.values(), URL)).addresses is not None
 
 

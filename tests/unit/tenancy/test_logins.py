@@ -8,10 +8,15 @@ SERVER = "postgresql://root:secret@db.example:5433/erp?options=-c%20role%3Droot"
 
 
 def test_a_password_follows_key_role_and_epoch() -> None:
-    item = Logins(SERVER, KEY)
-    assert item.password("r") == item.password("r") == Logins("dbname=other", KEY).password("r")
-    others = {item.password("q"), item.password("r", 1), Logins(SERVER, KEY + b"!").password("r"), item.password("r:1")}
-    assert item.password("r") not in others
+    logins = Logins(SERVER, KEY)
+    assert logins.password("r") == logins.password("r") == Logins("dbname=other", KEY).password("r")
+    others = {
+        logins.password("q"),
+        logins.password("r", 1),
+        Logins(SERVER, KEY + b"!").password("r"),
+        logins.password("r:1"),
+    }
+    assert logins.password("r") not in others
     assert len(others) == 4
 
 

@@ -86,10 +86,10 @@ class Exchange:
 
 def exchange(app: TurnoASGI, *messages: dict[str, Any], **scope: Any) -> Exchange:
     async def serve() -> Exchange:
-        item = Exchange(*messages)
+        result = Exchange(*messages)
         async with asyncio.timeout(5):
-            await app(SCOPE | scope, item.receive, item.send)
-        return item
+            await app(SCOPE | scope, result.receive, result.send)
+        return result
 
     return asyncio.run(serve())
 

@@ -39,28 +39,28 @@ EN, ES = (Localizer(language, NOW, catalogues(build_registry())) for language in
 BARE = catalogues(Registry({}))
 
 
-def said_in(source: Path) -> dict[str, str | tuple[str, str]]:
+def messages_of(source: Path) -> dict[str, str | tuple[str, str]]:
     """A catalogue's messages in its source."""
     result: dict[str, str | tuple[str, str]] = {}
     for message in read_po(BytesIO(source.read_bytes())):
         match message.id, message.string:
-            case str(name), str(said) if name:
-                result[name] = said
-            case (name, _), (one, many):
-                result[name] = one, many
+            case str(name), str(text) if name:
+                result[name] = text
+            case (name, _), (singular, plural):
+                result[name] = singular, plural
     return result
 
 
-def said_everywhere() -> dict[str, dict[str, str | tuple[str, str]]]:
+def all_messages() -> dict[str, dict[str, str | tuple[str, str]]]:
     result: dict[str, dict[str, str | tuple[str, str]]] = {}
     for language in LANGUAGES:
         for folder in SOURCES:
-            for name, said in said_in(folder / language / "LC_MESSAGES" / "messages.po").items():
-                result.setdefault(name, {})[language] = said
+            for name, text in messages_of(folder / language / "LC_MESSAGES" / "messages.po").items():
+                result.setdefault(name, {})[language] = text
     return result
 
 
-WORDS = said_everywhere()
+WORDS = all_messages()
 
 
 @pytest.mark.parametrize(
@@ -70,16 +70,16 @@ def test_compiled_catalogue_equals_its_source(source: Path) -> None:
     fresh = BytesIO()
     write_mo(fresh, read_po(BytesIO(source.read_bytes())))
     compiled = (fresh.getvalue(), source.with_suffix(".mo").read_bytes())
-    said = [vars(gettext.GNUTranslations(BytesIO(content)))["_catalog"] for content in compiled]
-    for item in said:
-        del item[""]  # the header has the time at which it was compiled
-    assert said[0] == said[1], f"run `pybabel compile -d {source.parents[3]}`"
+    catalogues = [vars(gettext.GNUTranslations(BytesIO(content)))["_catalog"] for content in compiled]
+    for catalogue in catalogues:
+        del catalogue[""]  # the header has the time at which it was compiled
+    assert catalogues[0] == catalogues[1], f"run `pybabel compile -d {source.parents[3]}`"
 
 
 @pytest.mark.parametrize("folder", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_language_has_the_same_messages(folder: Path) -> None:
     assert [source.parts[-3] for source in SOURCES[folder]] == sorted(LANGUAGES)
-    first, *others = (set(said_in(source)) for source in SOURCES[folder])
+    first, *others = (set(messages_of(source)) for source in SOURCES[folder])
     assert all(other == first for other in others)
 
 
@@ -113,18 +113,18 @@ def test_application_adds_portuguese(tmp_path: Path) -> None:
     assert EN.other_languages == [("es", "Español")]
 
 
-def places(said: str | tuple[str, str]) -> set[str]:
-    texts = (said,) if isinstance(said, str) else said
+def placeholders(message: str | tuple[str, str]) -> set[str]:
+    texts = (message,) if isinstance(message, str) else message
     return {name for text in texts for _, name, _, _ in Formatter().parse(text) if name}
 
 
 @pytest.mark.parametrize("phrase", WORDS)
 def test_phrase_has_the_same_fields_in_every_language(phrase: str) -> None:
-    said = WORDS[phrase]
-    assert set(said) == set(LANGUAGES)
-    assert len({isinstance(value, tuple) for value in said.values()}) == 1
+    translations = WORDS[phrase]
+    assert set(translations) == set(LANGUAGES)
+    assert len({isinstance(value, tuple) for value in translations.values()}) == 1
     if not phrase.startswith(("reason ", "error ")):  # a translation may repeat the error's own words
-        assert len({frozenset(places(value) - {"n"}) for value in said.values()}) == 1
+        assert len({frozenset(placeholders(value) - {"n"}) for value in translations.values()}) == 1
 
 
 def test_the_pages_use_no_phrase_that_is_missing() -> None:
@@ -139,8 +139,8 @@ def test_the_pages_use_no_phrase_that_is_missing() -> None:
 def test_every_state_notice_and_filter_has_its_words() -> None:
     wanted = {
         *get_args(Label),
-        *(f"notice {item}" for item in get_args(Notice) if item),
-        *(f"show {item}" for item in SHOWN),
+        *(f"notice {notice}" for notice in get_args(Notice) if notice),
+        *(f"show {shown}" for shown in SHOWN),
     }
     assert wanted - set(WORDS) == set()
 
@@ -237,7 +237,7 @@ def test_times_are_relative_to_now(ago: int, english: str, spanish: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(0.2, "under a second"), (59.9, "59 s"), (61, "1 min 1 s"), (7322, "2 h 2 min")]
+    ("seconds", "text"), [(0.2, "under a second"), (59.9, "59 s"), (61, "1 min 1 s"), (7322, "2 h 2 min")]
 )
-def test_durations_use_their_largest_units(seconds: float, said: str) -> None:
-    assert EN.lasting(seconds) == said
+def test_durations_use_their_largest_units(seconds: float, text: str) -> None:
+    assert EN.lasting(seconds) == text

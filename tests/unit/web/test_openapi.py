@@ -86,8 +86,8 @@ def test_guarded_routes_document_their_problems(document: dict[str, Any]) -> Non
                 # A file's content is opened by a link that is signed: test_files.py tries others.
                 assert path in {"/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", f"{FILE}/content"}
                 continue
-            of_one_tenant = any(item["name"] == "X-Schema" for item in operation["parameters"])
-            usual = {"400", "401", "500", "503"} | ({"404"} if of_one_tenant else {"403"})
+            in_tenant = any(parameter["name"] == "X-Schema" for parameter in operation["parameters"])
+            usual = {"400", "401", "500", "503"} | ({"404"} if in_tenant else {"403"})
             assert usual <= set(operation["responses"])
             refusing = (
                 method != "get" or path.startswith("/api/admin") or path == "/api/jobs" or path.endswith("/stream")

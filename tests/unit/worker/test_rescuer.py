@@ -171,8 +171,8 @@ def test_locked_tables_are_tried_once_for_all_jobs(database: Database, rescuing:
 
 
 def test_an_outage_puts_all_off_and_blames_none(database: Database, rescuing: Rescuer) -> None:
-    item, two = database.claim(1), database.claim(2)
-    killed(rescuing, item, two)
+    first, second = database.claim(1), database.claim(2)
+    killed(rescuing, first, second)
     for away in (psycopg.OperationalError("gone"), psycopg.errors.ReadOnlySqlTransaction("a standby")):
         database.away = away
         rescuing.flush()
@@ -180,7 +180,7 @@ def test_an_outage_puts_all_off_and_blames_none(database: Database, rescuing: Re
         database.now = rescuing.due
     database.away = None
     rescuing.flush()
-    assert list(database.rescued) == [item, two]
+    assert list(database.rescued) == [first, second]
 
 
 def test_debts_to_a_removed_tenant_are_dropped_and_logged(
@@ -312,8 +312,8 @@ def reply(database: Database) -> dict[Claim, tuple[bool | None, str]]:
 
 
 def test_batch_rescue_blames_running_job_and_returns_others(database: Database, rescuing: Rescuer) -> None:
-    before, blamed, retry_delay = (database.claim(1) for _ in range(3))
-    assert rescuing.child_ended(Unfinished(PID, (before, blamed), (retry_delay,), blamed), -9, None) == (retry_delay,)
+    before, blamed, unstarted = (database.claim(1) for _ in range(3))
+    assert rescuing.child_ended(Unfinished(PID, (before, blamed), (unstarted,), blamed), -9, None) == (unstarted,)
     rescuing.flush()
     killed_by = crash_reasons.of_end(-9)
     assert list(reply(database).items()) == [(blamed, (True, killed_by)), (before, (False, crash_reasons.ANOTHERS))]
@@ -327,10 +327,10 @@ def test_unknown_cause_blames_no_job(database: Database, rescuing: Rescuer) -> N
 
 
 def test_start_failure_of_one_job_keeps_the_whole_batch(database: Database, rescuing: Rescuer) -> None:
-    begun, retry_delay = database.claim(1), database.claim(1)
-    assert rescuing.child_ended(Unfinished(PID, (begun,), (retry_delay,), begun), exit_codes.LOGIN_REFUSED, None) == ()
+    begun, unstarted = database.claim(1), database.claim(1)
+    assert rescuing.child_ended(Unfinished(PID, (begun,), (unstarted,), begun), exit_codes.LOGIN_REFUSED, None) == ()
     rescuing.flush()
-    assert {claim: counted for claim, (counted, _) in reply(database).items()} == {begun: False, retry_delay: False}
+    assert {claim: counted for claim, (counted, _) in reply(database).items()} == {begun: False, unstarted: False}
 
 
 def test_troubled_tenant_with_many_jobs_is_left_for_a_moment(database: Database, rescuing: Rescuer) -> None:

@@ -71,13 +71,13 @@ def test_the_oldest_server_knows_every_name(tmp_path: Path) -> None:
 
 @each_size
 def test_server_has_the_promised_sessions(file: Path) -> None:
-    said = re.search(r"Room for (\d+) webs? and (\d+) pools with ([A-Za-z0-9_= ]+),$", file.read_text(), re.MULTILINE)
-    assert said is not None
-    variables = dict(pair.split("=", 1) for pair in said[3].split())
+    match = re.search(r"Room for (\d+) webs? and (\d+) pools with ([A-Za-z0-9_= ]+),$", file.read_text(), re.MULTILINE)
+    assert match is not None
+    variables = dict(pair.split("=", 1) for pair in match[3].split())
     settings = Settings.read(variables | {"QUEUE_BACKEND": "pool"})
-    needed = int(said[1]) * sessions_of_a_web(settings) + int(said[2]) * sessions_of_a_worker(settings) + OTHERS
-    room = int(values(file)["max_connections"]) - int(values(file)["superuser_reserved_connections"])
-    assert 0.7 * room < needed <= room
+    needed = int(match[1]) * sessions_of_a_web(settings) + int(match[2]) * sessions_of_a_worker(settings) + OTHERS
+    available = int(values(file)["max_connections"]) - int(values(file)["superuser_reserved_connections"])
+    assert 0.7 * available < needed <= available
 
 
 @each_size

@@ -18,10 +18,10 @@ def test_batch_takes_oldest_jobs_of_one_tenant_and_type(example: ExampleInstalla
         (1, "faulty", "suc0001"), (1, "faulty_batched", "suc0002"), (3, "faulty_batched", "suc0001"),
         (8, "faulty_batched", "suc0001"),
     ]  # fmt: skip
-    assert all(len({(item.type, item.tenant_id) for item in batch}) == 1 for batch in batches)
-    assert len({item.token for batch in batches for item in batch}) == 13
+    assert all(len({(claimed.type, claimed.tenant_id) for claimed in batch}) == 1 for batch in batches)
+    assert len({claimed.token for batch in batches for claimed in batch}) == 13
     (whole,) = [batch for batch in batches if len(batch) == 8]
-    assert [item.job_id for item in whole] == jobs[:8]
+    assert [claimed.job_id for claimed in whole] == jobs[:8]
 
 
 def test_free_children_get_work_before_larger_shares(example: ExampleInstallation) -> None:
@@ -34,7 +34,7 @@ def test_free_children_get_work_before_larger_shares(example: ExampleInstallatio
 def test_alternating_short_types_make_one_batch_each(example: ExampleInstallation) -> None:
     """As the jobs of an event's subscribers do."""
     jobs = [example.enqueue({"how": "ok"}, handler=handler) for handler in (FaultyBatched, Faulty, FaultyBatched)]
-    batches = [[item.job_id for item in batch] for batch in claim_batches_in_process(example, slots=2)]
+    batches = [[claimed.job_id for claimed in batch] for batch in claim_batches_in_process(example, slots=2)]
     assert batches == [[jobs[0], jobs[2]], [jobs[1]]]
 
 
@@ -78,7 +78,7 @@ def test_a_job_that_a_worker_died_with_runs_alone(example: ExampleInstallation) 
     jobs = put(example, *["ok"] * 4)
     start_and_take_back(example, claim(example), blamed=[jobs[0], jobs[2]])
     assert [example.job(job_id)["crashes"] for job_id in jobs] == [1, 0, 1, 0]
-    batches = [[item.job_id for item in claim(example)] for _ in range(3)]
+    batches = [[claimed.job_id for claimed in claim(example)] for _ in range(3)]
     assert sorted(batches) == sorted([[jobs[0]], [jobs[2]], [jobs[1], jobs[3]]])
 
 

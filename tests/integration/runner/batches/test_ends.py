@@ -22,15 +22,15 @@ def test_they_share_a_transaction_and_keep_their_own_history(example: ExampleIns
     ids = {job["id"] for job in jobs}
     attempts = example.rows("SELECT job_id, outcome, worker FROM background_job_attempts")
     assert {(row["job_id"], row["outcome"], row["worker"]) for row in attempts} == {
-        (item, "completed", "test") for item in ids
+        (job_id, "completed", "test") for job_id in ids
     }
     events = example.rows("SELECT job_id, new_status FROM background_job_events ORDER BY id")
     assert all(
-        [row["new_status"] for row in events if row["job_id"] == item] == ["pending", "completed"] for item in ids
+        [row["new_status"] for row in events if row["job_id"] == job_id] == ["pending", "completed"] for job_id in ids
     )
     notifications = example.rows("SELECT job_id, kind, data ->> 'type' AS type FROM notifications")
     assert {(row["job_id"], row["kind"], row["type"]) for row in notifications} == {
-        (item, "completed", "faulty_batched") for item in ids
+        (job_id, "completed", "faulty_batched") for job_id in ids
     }
     assert example.rows("SELECT 1 FROM turno.tickets") == []
     assert len(example.rows("SELECT 1 FROM turno.outcomes WHERE outcome = 'completed'")) == 8

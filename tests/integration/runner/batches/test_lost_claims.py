@@ -84,7 +84,7 @@ def test_lost_claim_writes_nothing_and_neighbours_complete(
     statuses = execute_batch_in_process(example, claims)
     left = [job_id for job_id in jobs if job_id != jobs[loser]]
     reply = dict.fromkeys(left, "completed") | {jobs[loser]: LOST}
-    assert {item.job_id: status for item, status in statuses.items()} == reply
+    assert {claimed.job_id: status for claimed, status in statuses.items()} == reply
     assert [example.job(job_id)["status"] for job_id in left] == ["completed", "completed"]
     assert (example.job(jobs[loser])["status"], example.job(jobs[loser])["crashes"]) == (state, 0)
     assert written(example) == {f"G{n}" for n in range(3) if n != loser}

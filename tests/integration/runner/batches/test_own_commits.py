@@ -47,13 +47,13 @@ def test_broken_session_costs_only_its_job(example: ExampleInstallation) -> None
     assert written(example) == {"G0", "G2"}
 
 
-@pytest.mark.parametrize("place", ["first", "between", "last"])
+@pytest.mark.parametrize("position", ["first", "between", "last"])
 @pytest.mark.parametrize("sends_first", [True, False])
 def test_own_commit_takes_earlier_neighbours_along(
-    example: ExampleInstallation, place: str, *, sends_first: bool
+    example: ExampleInstallation, position: str, *, sends_first: bool
 ) -> None:
     """Kept statements are committed at once where the job has sent nothing, else with its own first commit."""
-    order = {"first": ["hook", "ok", "ok"], "between": ["ok", "hook", "ok"], "last": ["ok", "ok", "hook"]}[place]
+    order = {"first": ["hook", "ok", "ok"], "between": ["ok", "hook", "ok"], "last": ["ok", "ok", "hook"]}[position]
     jobs = put(example, *order)
     at = order.index("hook")
     if not sends_first:

@@ -61,7 +61,9 @@ def test_names_in_an_adopted_schema_are_not_met(example: ExampleInstallation, sh
 
     HOOKS["G1"] = everything
     jobs = put(example, "ok", "hook", "error", "ok", "reschedule_after", "cancel")
-    claims: Any = tuple(replace(item, login=replace(item.login, adopted_schema=shadowed)) for item in claim(example))
+    claims: Any = tuple(
+        replace(claimed, login=replace(claimed.login, adopted_schema=shadowed)) for claimed in claim(example)
+    )
     execute_batch_in_process(example, claims)
     ends = [example.job(job_id)["status"] for job_id in jobs]
     assert ends == ["completed", "completed", "pending", "completed", "pending", "cancelled"], example.job(jobs[1])

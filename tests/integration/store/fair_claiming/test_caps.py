@@ -35,8 +35,8 @@ def test_type_cap_counts_all_tenants_and_spares_other_types(example: ExampleInst
     for tenant in example.tenants:
         wait(example, 10, tenant)
         wait(example, 2, tenant, type="other", priority=2)
-    taken = [held for _ in range(2) for held in claim(example, 20, types=[*KNOWN, ("other", 1)])]
-    assert Counter(held.type for held in taken) == {"work": 3, "other": 4}
+    taken = [claimed for _ in range(2) for claimed in claim(example, 20, types=[*KNOWN, ("other", 1)])]
+    assert Counter(claimed.type for claimed in taken) == {"work": 3, "other": 4}
     waiting = example.rows("SELECT job_id FROM turno.tickets WHERE state = 'ready'")
     assert example.engine.claim_job(start(example), waiting[0]["job_id"], types=KNOWN) is None
     finish(example)
@@ -57,7 +57,7 @@ def test_paused_type_waits_for_every_claimer(example: ExampleInstallation) -> No
     wait(example, 1)
     wait(example, 1, type="other")
     (paused,) = example.rows("SELECT job_id FROM turno.tickets WHERE type = 'work'")
-    assert [held.type for held in claim(example, 5, types=[*KNOWN, ("other", 1)])] == ["other"]
+    assert [claimed.type for claimed in claim(example, 5, types=[*KNOWN, ("other", 1)])] == ["other"]
     assert example.engine.claim_job(start(example), paused["job_id"], types=KNOWN) is None
     example.rows("UPDATE turno.job_types SET paused_at = NULL")
     assert len(claim(example, 5)) == 1
@@ -92,15 +92,16 @@ def test_eight_claimers_never_exceed_a_cap_and_never_get_stuck(example: ExampleI
             while waiting := eye.execute(
                 "SELECT job_id FROM turno.tickets WHERE state = 'ready' ORDER BY random() LIMIT 1"
             ).fetchone():
-                held = (
+                claims = (
                     [engine.claim_job(me, waiting[0], types=KNOWN)]
                     if number % 4 == 0
-                    else [item for batch in mine.claim(engine, me, slots=2) for item in batch]
+                    else [claimed for batch in mine.claim(engine, me, slots=2) for claimed in batch]
                 )
                 running = eye.execute(RUNNING[what]).fetchone()
                 most = max(most, running[0] if running else 0)
                 eye.execute(
-                    "DELETE FROM turno.tickets WHERE job_id = ANY (%s)", [[item.job_id for item in held if item]]
+                    "DELETE FROM turno.tickets WHERE job_id = ANY (%s)",
+                    [[claimed.job_id for claimed in claims if claimed]],
                 )
         return most
 
@@ -145,19 +146,19 @@ class Mill:
             mine = claiming.claimer(queues=["cold"], types=INVOICING, backend="exec")
             while not self.done.is_set():
                 me = engine.start_worker(backend="exec", host="test", pid=1)
-                for (held,) in mine.claim(engine, me, slots=3):
+                for (claimed,) in mine.claim(engine, me, slots=3):
                     seen += 1
                     if seen % 5 == 0:
                         break
-                    self._end(held)
+                    self._end(claimed)
                 engine.stop_worker(me)
 
-    def _end(self, held: Claim) -> None:
-        session = handler_session(self._example.logins, held.login, application="test", kind=HandlerConnection)
+    def _end(self, claimed: Claim) -> None:
+        session = handler_session(self._example.logins, claimed.login, application="test", kind=HandlerConnection)
         try:
-            attempt_steps.start(session, held, "test")
+            attempt_steps.start(session, claimed, "test")
             attempt_steps.begin(session)
-            attempt_steps.complete(session, held, "{}")
+            attempt_steps.complete(session, claimed, "{}")
             psycopg.Connection.commit(session)
         finally:
             psycopg.Connection.close(session)

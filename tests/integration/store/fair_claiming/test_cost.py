@@ -52,7 +52,7 @@ def test_unserved_tickets_are_not_scanned(example: ExampleInstallation, foreign:
     wait(example, 20_000, age=3600, **foreign)
     claim(example)  # where it lies in front, it is walked over once
     assert walked(example, 10) <= before + 15
-    assert {(held.type, held.version) for held in claim(example, 500)} == {("work", 1)}
+    assert {(claimed.type, claimed.version) for claimed in claim(example, 500)} == {("work", 1)}
     assert example.rows("SELECT count(*) FROM turno.tickets WHERE state = 'ready'") == [{"count": 20_000}]
 
 
@@ -147,9 +147,9 @@ def test_late_commit_is_claimed_soon_despite_marks(example: ExampleInstallation)
         claim(example)
         wait(example, 1, age=30)
         (late,) = example.rows("SELECT job_id FROM turno.tickets WHERE state = 'ready' ORDER BY run_at LIMIT 1")
-        assert late["job_id"] not in {held.job_id for held in claim(example, 3)}
+        assert late["job_id"] not in {claimed.job_id for claimed in claim(example, 3)}
         CLOCK.ahead += 30
-        assert late["job_id"] in {held.job_id for held in claim(example, 3)}
+        assert late["job_id"] in {claimed.job_id for claimed in claim(example, 3)}
 
 
 def test_resumed_jobs_are_found_behind_other_marks(example: ExampleInstallation) -> None:
@@ -157,9 +157,9 @@ def test_resumed_jobs_are_found_behind_other_marks(example: ExampleInstallation)
     example.rows("INSERT INTO turno.job_types (type, paused_at) VALUES ('other', now())")
     wait(example, 2000, type="other", age=3600)
     wait(example, 3)
-    assert [held.type for held in claim(example, types=types)] == ["work"]
+    assert [claimed.type for claimed in claim(example, types=types)] == ["work"]
     example.rows("UPDATE turno.job_types SET paused_at = NULL")
-    assert [held.type for held in claim(example, types=types)] == ["other"]
+    assert [claimed.type for claimed in claim(example, types=types)] == ["other"]
 
 
 def test_promoting_due_tickets_does_not_grow_dearer_either(example: ExampleInstallation) -> None:

@@ -39,7 +39,7 @@ def test_turns_go_on_from_claim_to_claim(example: ExampleInstallation, slots: in
     example.rows("UPDATE turno.tenants SET weight = 3 WHERE slug = 'suc0002'")
     wait(example, 50)
     wait(example, 50, "suc0002")
-    taken = [held for _ in range(24 // slots) for held in claim(example, slots)]
+    taken = [claimed for _ in range(24 // slots) for claimed in claim(example, slots)]
     # The first claim of a session may begin within a lap.
     assert 5 <= slugs(taken)["suc0001"] <= 7
 
@@ -48,7 +48,7 @@ def test_gap_in_tenant_numbers_favours_no_tenant(example: ExampleInstallation) -
     *_, last = more_tenants(example, 200)
     for tenant in ("suc0001", "suc0002", last):
         wait(example, 30, tenant)
-    taken = [held for _ in range(30) for held in claim(example)]
+    taken = [claimed for _ in range(30) for claimed in claim(example)]
     assert slugs(taken) == {"suc0001": 10, "suc0002": 10, last: 10}
 
 
@@ -73,16 +73,16 @@ def test_urgent_stream_starves_no_other_band_or_type(example: ExampleInstallatio
     wait(example, 1, priority=2, age=3600)
     wait(example, 1, priority=1, age=3500, type="b")
     wait(example, 400, priority=0)
-    order = [held for _ in range(100) for held in claim(example, 2, types=[*KNOWN, ("b", 1)])]
+    order = [claimed for _ in range(100) for claimed in claim(example, 2, types=[*KNOWN, ("b", 1)])]
     priorities = {row["job_id"]: row["priority"] for row in example.rows("SELECT job_id, priority FROM turno.tickets")}
-    taken = Counter(priorities[held.job_id] for held in order)
+    taken = Counter(priorities[claimed.job_id] for claimed in order)
     assert taken == {0: 198, 1: 1, 2: 1}
 
 
 def test_the_best_band_nevertheless_comes_first(example: ExampleInstallation) -> None:
     wait(example, 200, priority=2, age=3600)
     wait(example, 200, priority=0)
-    order = [held for _ in range(200) for held in claim(example)]
+    order = [claimed for _ in range(200) for claimed in claim(example)]
     urgent = example.rows("SELECT count(*) FROM turno.tickets WHERE priority = 0 AND state = 'running'")
     assert 150 <= urgent[0]["count"] < len(order)
 
@@ -90,10 +90,10 @@ def test_the_best_band_nevertheless_comes_first(example: ExampleInstallation) ->
 def test_old_and_new_code_run_side_by_side(example: ExampleInstallation) -> None:
     wait(example, 3)
     wait(example, 3, version=2)
-    assert {held.version for held in claim(example, 10, types=[("work", 2)])} == {2}
+    assert {claimed.version for claimed in claim(example, 10, types=[("work", 2)])} == {2}
     (old, *_) = example.rows("SELECT job_id FROM turno.tickets WHERE state = 'ready'")
     assert example.engine.claim_job(start(example), old["job_id"], types=[("work", 2)]) is None
-    assert {held.version for held in claim(example, 10, types=[("work", 1), ("work", 2)])} == {1}
+    assert {claimed.version for claimed in claim(example, 10, types=[("work", 1), ("work", 2)])} == {1}
 
 
 def test_operators_see_each_tenant_s_wait_and_share(example: ExampleInstallation) -> None:

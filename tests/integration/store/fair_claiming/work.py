@@ -81,7 +81,7 @@ def claim(
     without: Sequence[str] = (),
 ) -> list[Claim]:
     batches = claimer(types).claim(example.engine, start(example), slots=slots, without=without)
-    return [item for batch in batches for item in batch]
+    return [claimed for batch in batches for claimed in batch]
 
 
 def finish(example: ExampleInstallation) -> None:
@@ -90,4 +90,4 @@ def finish(example: ExampleInstallation) -> None:
 
 
 def slugs(claims: list[Claim]) -> Counter[str]:
-    return Counter(held.login.slug for held in claims)
+    return Counter(claimed.login.slug for claimed in claims)

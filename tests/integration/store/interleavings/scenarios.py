@@ -44,9 +44,9 @@ class Scenarios:
         for order in interleavings(lengths):
             job.clear()
             steps = scenario(job)
-            said = stage.play(order, {session: job.session(session) for session in steps}, steps)
+            answers = stage.play(order, {session: job.session(session) for session in steps}, steps)
             words = "; ".join(
-                f"{session} {', '.join(filter(None, mine))}" for session, mine in said.items() if any(mine)
+                f"{session} {', '.join(filter(None, mine))}" for session, mine in answers.items() if any(mine)
             )
             reached.setdefault(f"{words}: {job.end()}", order)
             assert job.judge.broken(lost=job.lost) == [], (order, words)

@@ -39,12 +39,12 @@ def in_attempt(*steps: Step) -> Steps:
     return [first, *steps, last]
 
 
-def does(claim: Claim, item: str) -> Step:
+def does(claim: Claim, key: str) -> Step:
     """Do a piece of work and enter it into the ledger; a refusal undoes both."""
 
     def step(handler: Session) -> str:
-        handler.execute(EFFECT, (str(claim.job_id), item, str(claim.attempt)))
-        attempts.items(handler, claim, [{"key": item, "state": "done"}], 1)
+        handler.execute(EFFECT, (str(claim.job_id), key, str(claim.attempt)))
+        attempts.items(handler, claim, [{"key": key, "state": "done"}], 1)
         return "done"
 
     return step

@@ -35,7 +35,7 @@ def retry_undone_and_retry(job: SharedJob) -> Mapping[str, Steps]:
     "web 1 accepted; web 2 replayed: pending ready",
     "web 1 replayed; web 2 accepted: pending ready",
 )
-def one_key_twice(job: SharedJob) -> Mapping[str, Steps]:
+def same_key_twice(job: SharedJob) -> Mapping[str, Steps]:
     return {"web 1": in_transaction(job.enqueues("k")), "web 2": in_transaction(job.enqueues("k"))}
 
 
@@ -43,7 +43,7 @@ def one_key_twice(job: SharedJob) -> Mapping[str, Steps]:
     "web 1 accepted; web 2 accepted: pending ready",
     "web 1 replayed; web 2 accepted: pending ready",
 )
-def one_key_undone_and_again(job: SharedJob) -> Mapping[str, Steps]:
+def same_key_undone_and_again(job: SharedJob) -> Mapping[str, Steps]:
     return {
         "web 1": in_transaction(job.enqueues("k"), end="ROLLBACK"),
         "web 2": in_transaction(job.enqueues("k")),
@@ -54,7 +54,7 @@ def one_key_undone_and_again(job: SharedJob) -> Mapping[str, Steps]:
     "web 1 accepted; web 2 conflict: pending ready",
     "web 1 conflict; web 2 accepted: pending ready",
 )
-def one_key_with_two_bodies(job: SharedJob) -> Mapping[str, Steps]:
+def same_key_with_two_bodies(job: SharedJob) -> Mapping[str, Steps]:
     return {"web 1": in_transaction(job.enqueues("k")), "web 2": in_transaction(job.enqueues("k", 2))}
 
 

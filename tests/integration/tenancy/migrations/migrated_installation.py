@@ -57,11 +57,11 @@ class MigratedInstallation:
 
     def versions(self) -> dict[str, int]:
         result = status(self.admin, self.logins, migrations=self.migrations)
-        return {item.slug: item.at for item in result if item.source == LIBRARY}
+        return {state.slug: state.at for state in result if state.source == LIBRARY}
 
     def application_versions(self) -> dict[str, int]:
         result = status(self.admin, self.logins, migrations=self.migrations)
-        return {item.slug: item.at for item in result if item.source != LIBRARY}
+        return {state.slug: state.at for state in result if state.source != LIBRARY}
 
     def in_schema(self, tenant: Tenant, statement: Any) -> psycopg.Cursor[Any]:
         with self.admin.transaction():

@@ -24,7 +24,7 @@ def test_a_changed_file_is_an_error_and_nothing_is_applied(installation: Migrate
     assert error is not None
     assert error.startswith("version 0002 was changed after it was applied here; restore the file, or make a new")
     assert {
-        item.drifted for item in status(installation.admin, installation.logins, migrations=installation.migrations)
+        state.drifted for state in status(installation.admin, installation.logins, migrations=installation.migrations)
     } == {(), ("0002",)}
     assert set(installation.versions().values()) == {1, 2}
 
@@ -87,7 +87,7 @@ def test_functions_follow_their_files(installation: MigratedInstallation) -> Non
     installation.write("tenant/functions/answer.sql", answer.format(41))
     installation.in_schema(installation.tenants[0], "CREATE FUNCTION their_own() RETURNS integer LANGUAGE sql RETURN 1")
     assert {
-        item.redefine for item in status(installation.admin, installation.logins, migrations=installation.migrations)
+        state.redefine for state in status(installation.admin, installation.logins, migrations=installation.migrations)
     } == {False, True}
     assert [(outcome.done, outcome.redefined) for outcome in installation.migrate()] == [((), True)] * 3
     installation.write("tenant/functions/answer.sql", answer.format(42))
@@ -111,7 +111,7 @@ def test_a_step_and_its_functions_are_one_transaction(installation: MigratedInst
         "CREATE OR REPLACE FUNCTION widget_count() RETURNS bigint LANGUAGE sql\n"
         "RETURN (SELECT sum(size) FROM widgets);",
     )
-    assert {(item.done, (item.error or "").split(":")[0]) for item in installation.migrate()} == {
+    assert {(outcome.done, (outcome.error or "").split(":")[0]) for outcome in installation.migrate()} == {
         ((), "functions and rights")
     }
     assert installation.in_schema(installation.tenants[0], "SELECT to_regclass('widgets')").fetchone() == (None,)

@@ -137,7 +137,7 @@ def test_a_newer_schema_is_left_alone(installation: MigratedInstallation) -> Non
     assert error is not None
     assert error == "version 0002 was applied by a newer release; use the newer release"
     assert {
-        item.unknown for item in status(installation.admin, installation.logins, migrations=installation.migrations)
+        state.unknown for state in status(installation.admin, installation.logins, migrations=installation.migrations)
     } == {(), ("0002",)}
 
 
@@ -173,7 +173,7 @@ def test_a_new_matrix_is_applied_without_a_new_version(
     other = Matrix(grants.TENANT.usage, {}, grants.TENANT.relations, others=grants.TENANT.others)
     monkeypatch.setattr("turno.tenancy.rights.schemas.TENANT", other)
     assert {
-        item.redefine for item in status(installation.admin, installation.logins, migrations=installation.migrations)
+        state.redefine for state in status(installation.admin, installation.logins, migrations=installation.migrations)
     } == {False, True}
     assert [outcome.redefined for outcome in installation.migrate()] == [True] * 3
     assert installation.migrate() == []

@@ -7,11 +7,11 @@ from tests.quick_servers import quick_folder
 
 
 def test_each_has_its_own_and_leaves_nothing(tmp_path: Path) -> None:
-    with quick_folder("one", memory=tmp_path) as one, quick_folder("two", memory=tmp_path) as two:
-        assert one != two
-        (one / "data").mkdir()
-        place = one.parent
-    assert [left.name for left in place.iterdir()] == []
+    with quick_folder("one", memory=tmp_path) as first, quick_folder("two", memory=tmp_path) as second:
+        assert first != second
+        (first / "data").mkdir()
+        parent = first.parent
+    assert [left.name for left in parent.iterdir()] == []
 
 
 def test_folder_of_killed_process_is_removed(tmp_path: Path) -> None:
