@@ -114,7 +114,7 @@ def test_import_of_the_library_loads_no_part_of_it() -> None:
     assert {name.partition(".")[0] for name in imports(ROOT / "turno" / "__init__.py")} <= sys.stdlib_module_names
 
 
-# The public names of the library in `docs/library.md`: names of these modules, and these rooms.
+# The public names of the library in `docs/library.md`: names of these modules, and these packages.
 PUBLIC_NAMES = (
     "turno",
     "turno.capabilities.adoption.program",
@@ -164,10 +164,10 @@ def test_a_name_that_is_not_public_is_found() -> None:
 
 
 @pytest.mark.parametrize("ring", ["unit", "integration"])
-def test_tests_stand_in_folders_named_like_the_rooms(ring: str) -> None:
-    rooms = {path.name for top in (ROOT, ROOT / "turno") for path in top.iterdir() if path.is_dir()}
+def test_tests_stand_in_folders_named_like_packages(ring: str) -> None:
+    packages = {path.name for top in (ROOT, ROOT / "turno") for path in top.iterdir() if path.is_dir()}
     folders = {path.name for path in (ROOT / "tests" / ring).iterdir() if path.is_dir()} - {"__pycache__"}
-    assert folders <= rooms
+    assert folders <= packages
 
 
 def test_the_example_for_newcomers_has_at_most_300_lines() -> None:

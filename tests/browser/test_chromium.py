@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 PAGE = b"<!doctype html><title>Turno</title><p id=said></p><script>said.textContent = 'drawn by ' + 'script'</script>"
 
 
-class OnePage(BaseHTTPRequestHandler):
+class SinglePage(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/html; charset=utf-8")
@@ -27,7 +27,7 @@ class OnePage(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def address() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), OnePage) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), SinglePage) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/"

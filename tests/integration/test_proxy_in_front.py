@@ -97,12 +97,12 @@ def nginx_before(program: Path, upstream: int, folder: Path) -> Iterator[int]:
         assert text.count(there) == 1, there
         text = text.replace(there, local)
     (folder / "turno.conf").write_text(text, encoding="utf-8")
-    places = "".join(
+    temp_paths = "".join(
         f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     (folder / "nginx.conf").write_text(
         f"daemon off; master_process off; pid {folder}/pid; error_log stderr; events {{}}"
-        f" http {{ {places} include {folder}/turno.conf; }}",
+        f" http {{ {temp_paths} include {folder}/turno.conf; }}",
         encoding="utf-8",
     )
     process = subprocess.Popen([program, "-p", folder, "-c", folder / "nginx.conf"], stderr=subprocess.PIPE, text=True)

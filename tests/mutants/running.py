@@ -20,7 +20,7 @@ SIGNS_OF_LIFE = "issue 3: readiness and liveness of a resident worker"
 ALIVE = "promise 4: on the same host a death is noticed within a second"
 RESULTS = "section 6: results are JSON, at most 256 KB, checked before the last statement"
 NOTHING_LEFT = "RELIABILITY I7: nothing of a job stays behind"
-PLACES = "section 7: at most TURNO_MAX_CHILDREN workers on a host, the rest waits"
+MAX_WORKERS = "section 7: at most TURNO_MAX_CHILDREN workers on a host, the rest waits"
 
 LOOKUPS = "tests/integration/store/test_lookups.py"
 FEW = "PERFORMANCE section 2, growth: the work for one job does not depend on the number of waiting jobs"
@@ -307,7 +307,7 @@ MUTANTS = (
     ),
     Mutant(
         "a place on the host is not locked",
-        PLACES,
+        MAX_WORKERS,
         "turno/queues/exec/slots.py",
         "        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)\n",
         "        pass\n",
@@ -323,7 +323,7 @@ MUTANTS = (
     ),
     Mutant(
         "a worker continues without a place",
-        PLACES,
+        MAX_WORKERS,
         "turno/worker/sources/spawned.py",
         "not self._waits() or not self.slot.regain():",
         "not self._waits():",

@@ -66,7 +66,7 @@ MUTANTS = (
         SUPERVISOR,
         "            known |= child.tokens\n",
         "            known |= {claim.token for claim in child.claims[:1]}\n",
-        ("tests/unit/worker/test_held_claims.py::test_jobs_behind_the_first_of_a_batch_are_known",),
+        ("tests/unit/worker/test_returned_tickets.py::test_jobs_behind_the_first_of_a_batch_are_known",),
     ),
     Mutant(
         "the time limit of one job ends the next",

@@ -18,11 +18,11 @@ def two_capabilities(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capability, "installed", lambda: result)
 
 
-def test_every_place_can_be_loaded() -> None:
+def test_every_reference_can_be_loaded() -> None:
     for each in installed():
-        places = [*(task.run for task in each.tasks), *(command.reference for command in each.commands.values())]
-        places += [*each.context.values(), *each.names.values(), *filter(None, [each.tracer])]
-        for reference in (*places, *each.routes, *each.checks, *each.chart_marks):
+        references = [*(task.run for task in each.tasks), *(command.reference for command in each.commands.values())]
+        references += [*each.context.values(), *each.names.values(), *filter(None, [each.tracer])]
+        for reference in (*references, *each.routes, *each.checks, *each.chart_marks):
             module, _, name = reference.partition(":")
             assert hasattr(import_module(module), name), reference
 

@@ -674,8 +674,8 @@ def test_rerun_form_repairs_fields_that_its_type_changed(service: Service) -> No
 
 def test_first_page_shows_causes_then_charts_then_queues(service: Service) -> None:
     page = operator(service).get("/admin").text
-    places = [page.index(f'id="{section}"') for section in ("health", "failures", "charts", "counts", "queues")]
-    assert places == sorted(places)
+    offsets = [page.index(f'id="{section}"') for section in ("health", "failures", "charts", "counts", "queues")]
+    assert offsets == sorted(offsets)
     kinds = re.findall(r'<figure class="chart" data-kind="(\w+)">', page)
     assert kinds == ["done", "wait", "failed"]
     for drawn, many in ((page, 2), (operator(service, "acme").get("/admin").text, 1)):

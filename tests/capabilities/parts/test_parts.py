@@ -104,13 +104,16 @@ def test_two_parts_that_end_at_once_let_it_go_on(example: ExampleInstallation, s
     """Neither transaction sees the end in the second; the last commit leaves a mark that is read after both."""
     job_id = split(payloads=THREE[:2])
     attempt(example, job_id)
-    with psycopg.connect(example.url, autocommit=True) as first, psycopg.connect(example.url, autocommit=True) as two:
-        for session, part in zip((first, two), parts(example, job_id), strict=True):
+    with (
+        psycopg.connect(example.url, autocommit=True) as first,
+        psycopg.connect(example.url, autocommit=True) as second,
+    ):
+        for session, part in zip((first, second), parts(example, job_id), strict=True):
             session.execute("BEGIN")
             session.execute("DELETE FROM turno.tickets WHERE job_id = %s", (part["id"],))
         first.execute("COMMIT")
         assert example.rows("SELECT promoted FROM turno.promote(10)") == [{"promoted": 0}]
-        two.execute("COMMIT")
+        second.execute("COMMIT")
     assert example.rows("SELECT promoted FROM turno.promote(10)") == [{"promoted": 1}]
 
 
@@ -241,9 +244,9 @@ def test_retry_runs_only_unfinished_work(example: ExampleInstallation, split: Sp
     assert again["verdict"] == "accepted"
     split()  # now no part is broken
     assert drain(example)["completed"] >= 2
-    first, two, three = parts(example, again["job_id"])
-    assert [first["id"], three["id"]] == done
-    assert (two["status"], two["parent_id"]) == ("completed", parts(example, job_id)[1]["id"])
+    first, second, third = parts(example, again["job_id"])
+    assert [first["id"], third["id"]] == done
+    assert (second["status"], second["parent_id"]) == ("completed", parts(example, job_id)[1]["id"])
     assert example.job(again["job_id"])["result"] == {"parts": [["completed", number, None] for number in (1, 2, 3)]}
 
 

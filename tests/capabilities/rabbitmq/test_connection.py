@@ -11,15 +11,15 @@ from turno.capabilities.rabbitmq.topology import nodes
 
 
 @pytest.mark.parametrize(
-    ("url", "places"),
+    ("url", "addresses"),
     [
         ("amqp://one/turno", [("one", 5672)]),
         ("amqp://ana:p%40ss%2C@one:1,two:2,[::1]:3/turno", [("one", 1), ("two", 2), ("::1", 3)]),
     ],
 )
-def test_each_host_of_a_url_is_a_node(url: str, places: list[tuple[str, int]]) -> None:
+def test_each_host_of_a_url_is_a_node(url: str, addresses: list[tuple[str, int]]) -> None:
     result = nodes(url)
-    assert [(node.host, node.port) for node in result] == places
+    assert [(node.host, node.port) for node in result] == addresses
     assert {node.virtual_host for node in result} == {"turno"}
     assert {node.credentials.password for node in result} == {"p@ss," if "ana" in url else "guest"}
     assert {node.ssl_options for node in result} == {None}

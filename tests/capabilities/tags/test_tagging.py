@@ -68,14 +68,14 @@ def test_commands_show_filter_and_change_by_tag(example: ExampleInstallation, mo
         assert done.exit_code == 0, done.output
         return done.output
 
-    first, two, other = (
+    first, second, other = (
         example.enqueue(ORDERS), example.enqueue(ORDERS, tenant=example.tenants["suc0002"]), example.enqueue(ORDERS),
     )  # fmt: skip
-    for job_id, tenant in ((first, None), (two, example.tenants["suc0002"])):
+    for job_id, tenant in ((first, None), (second, example.tenants["suc0002"])):
         example.rows("SELECT job_tags_put(%s, '{march,retail}')", job_id, tenant=tenant)
     assert "tags          march, retail\n" in turno("job", "show", "--tenant", "suc0001", str(first))
     everywhere = json.loads(turno("job", "list", "--all", "--tag", "march", "--json"))
-    assert {row["job_id"] for row in everywhere} == {str(first), str(two)}
+    assert {row["job_id"] for row in everywhere} == {str(first), str(second)}
     in_tenant = json.loads(turno("job", "list", "--tenant", "suc0001", "--tag", "march", "--json"))
     assert [row["id"] for row in in_tenant] == [str(first)]
     assert turno("job", "cancel", "--all", "--tag", "march", "--dry-run").startswith("2 jobs of 2 tenants would be")

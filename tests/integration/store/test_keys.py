@@ -230,12 +230,12 @@ def test_neither_an_enqueue_nor_an_end_waits_for_a_key(example: ExampleInstallat
     """Two ends at once: a transaction that does not see its counterpart leaves a mark for the next promotion."""
     rule(example, limit=2)
     jobs = line(example, 4)
-    first, two = claim(example)
+    first, second = claim(example)
     with at_work(example, first) as slow:
         slow.execute("SET lock_timeout = '1s'")
         attempt_steps.begin(slow)
         attempt_steps.complete(slow, first, "{}")
-        complete(example, two)
+        complete(example, second)
         jobs += line(example, 1)
         example.engine.promote(100)
         assert Counter(states(example, jobs)) == {"running": 1, "waiting": 3, None: 1}

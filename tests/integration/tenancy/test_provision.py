@@ -95,8 +95,8 @@ def test_revoked_rights_are_restored_by_adding_again(admin: psycopg.Connection[A
         "REVOKE {h} FROM {o}; REVOKE {a} FROM {web}; ALTER ROLE {h} NOLOGIN INHERIT CONNECTION LIMIT -1 PASSWORD NULL;"
         "REVOKE CONNECT ON DATABASE {database} FROM {h}; REVOKE USAGE ON SCHEMA {schema} FROM {h}"
     )
-    things = {"database": admin.info.dbname, "schema": tenant.schema}
-    admin.execute(damage.format(**{name: sql.Identifier(value) for name, value in (names | things).items()}))
+    identifiers = {"database": admin.info.dbname, "schema": tenant.schema}
+    admin.execute(damage.format(**{name: sql.Identifier(value) for name, value in (names | identifiers).items()}))
     assert check(admin, logins) != []
     assert add_tenant(admin, logins, "suc0001", "acme") == tenant
     assert check(admin, logins) == []

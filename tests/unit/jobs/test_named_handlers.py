@@ -79,7 +79,7 @@ def test_handlers_setting_takes_list_registry_or_builder(shop: str, name: str, v
         ("{shop}:broken", "RuntimeError: no catalogue today"),
     ],
 )
-def test_invalid_handlers_setting_is_refused_with_place(shop: str, location: str, message: str) -> None:
+def test_invalid_handlers_setting_is_refused_with_location(shop: str, location: str, message: str) -> None:
     location = location.format(shop=shop)
     with pytest.raises(InvalidSettings, match=f"TURNO_HANDLERS={location}: .*{message}"):
         named_handlers(location)

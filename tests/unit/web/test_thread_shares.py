@@ -3,17 +3,17 @@
 from turno.http_server.request_threads import RECENTLY, ThreadShares
 
 
-def taken(places: ThreadShares, tenant: int) -> int:
-    """Take as many places of a tenant's as there are."""
+def taken(shares: ThreadShares, tenant: int) -> int:
+    """Take as many threads of a tenant as there are."""
     count = 0
-    while places.take(tenant):
+    while shares.take(tenant):
         count += 1
     return count
 
 
 def test_tenant_may_use_half_of_the_remaining_threads() -> None:
-    places = ThreadShares(16)
-    assert [taken(places, tenant) for tenant in range(1, 6)] == [8, 4, 2, 1, 1]
+    shares = ThreadShares(16)
+    assert [taken(shares, tenant) for tenant in range(1, 6)] == [8, 4, 2, 1, 1]
 
 
 def test_the_last_threads_go_one_to_a_tenant() -> None:
@@ -22,16 +22,16 @@ def test_the_last_threads_go_one_to_a_tenant() -> None:
 
 def test_returned_thread_is_announced_and_free_for_others() -> None:
     reply: list[None] = []
-    places = ThreadShares(4, freed=lambda: reply.append(None))
-    assert taken(places, 1) == 2
-    assert taken(places, 2) == 1
-    assert not places.free(2)
-    places.give_back(1, 0.001)
+    shares = ThreadShares(4, freed=lambda: reply.append(None))
+    assert taken(shares, 1) == 2
+    assert taken(shares, 2) == 1
+    assert not shares.free(2)
+    shares.give_back(1, 0.001)
     assert reply == [None]
-    assert not places.free(2)
-    places.give_back(1, 0.001)
-    places.give_back(2, 0.001)
-    assert taken(places, 2) == 2
+    assert not shares.free(2)
+    shares.give_back(1, 0.001)
+    shares.give_back(2, 0.001)
+    assert taken(shares, 2) == 2
 
 
 def test_expensive_requests_have_one_thread_beside_others() -> None:

@@ -11,7 +11,7 @@ import pytest
 from cli.servers.embedded_postgres import Cluster, ClusterError
 from cli.servers.folder_lock import FolderInUseError
 from cli.servers.postgres_files import DataFolderError, processes_in
-from tests.integration.cli.servers.elsewhere import kill, start_elsewhere
+from tests.integration.cli.servers.cluster_process import kill, start_cluster_process
 from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def test_a_stale_pid_file_is_no_obstacle(own: Cluster) -> None:
 
 
 def test_a_server_left_by_a_killed_run_is_replaced(own: Cluster) -> None:
-    kill(start_elsewhere(own.data, how="in a thread"))
+    kill(start_cluster_process(own.data, how="in a thread"))
     assert processes_in(own.data)
     own.start()
     assert own.pid in processes_in(own.data)
@@ -139,7 +139,7 @@ def test_a_server_left_by_a_killed_run_is_replaced(own: Cluster) -> None:
 
 
 def test_a_server_ends_with_the_process_that_started_it(own: Cluster) -> None:
-    kill(start_elsewhere(own.data, how="in the main thread"))
+    kill(start_cluster_process(own.data, how="in the main thread"))
     assert wait_until(lambda: not processes_in(own.data), within=20)
 
 

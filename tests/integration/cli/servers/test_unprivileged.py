@@ -23,7 +23,7 @@ from cli.servers.unprivileged import (
     identity_for,
     programs_for,
 )
-from tests.integration.cli.servers.elsewhere import kill, start_elsewhere
+from tests.integration.cli.servers.cluster_process import kill, start_cluster_process
 from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
@@ -89,7 +89,9 @@ def test_an_ordinary_user_runs_a_cluster_too(open_folder: Path) -> None:
     home = open_folder / "home"
     home.mkdir()
     shutil.chown(home, "nobody")
-    ordinary = start_elsewhere(home / "data", how="as nobody", environment={**os.environ, "PG_BIN": str(binaries)})
+    ordinary = start_cluster_process(
+        home / "data", how="as nobody", environment={**os.environ, "PG_BIN": str(binaries)}
+    )
     try:
         with psycopg.connect(ordinary.url) as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 
 
-class Elsewhere(subprocess.Popen[str]):
+class ClusterProcess(subprocess.Popen[str]):
     url = ""
 
 
-def start_elsewhere(data: Path, *, how: str, environment: Mapping[str, str] | None = None) -> Elsewhere:
+def start_cluster_process(data: Path, *, how: str, environment: Mapping[str, str] | None = None) -> ClusterProcess:
     """Return when the cluster runs; started in a thread, its server outlives the process."""
-    process = Elsewhere(
+    process = ClusterProcess(
         [sys.executable, "-m", "tests.integration.cli.servers.lonely_cluster", str(data), how],
         cwd=ROOT,
         env=environment,
@@ -33,11 +33,11 @@ def start_elsewhere(data: Path, *, how: str, environment: Mapping[str, str] | No
     process.url = process.stdout.readline().strip()
     if not process.url:
         kill(process)
-        raise AssertionError("the cluster did not start elsewhere")
+        raise AssertionError("the cluster did not start in the other process")
     return process
 
 
-def kill(process: Elsewhere) -> None:
+def kill(process: ClusterProcess) -> None:
     """Kill the process at once, and nothing that it started; remove the sockets' folder, as it no longer can."""
     with process:
         process.kill()
