@@ -23,6 +23,7 @@ from turno.wiring.shared import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     import psycopg
 
@@ -176,7 +177,8 @@ def _kill(bench: Bench, step: str, *, until: int, end: float) -> None:
             for _ in range(LOOKS):
                 for pool in pools:
                     if pool.poll() is not None:
-                        raise Damaged(f"a pool ended unexpectedly with status {pool.returncode}")
+                        log = _log(bench.environment).read_text(errors="replace")
+                        raise Damaged(f"a pool ended with status {pool.returncode}; the end of its log:\n{log[-2000:]}")
                     if step == AT_RANDOM:
                         killer.look(pool)
                 time.sleep(BETWEEN_LOOKS)
@@ -208,6 +210,10 @@ def _finish(bench: Bench) -> None:
             time.sleep(0.1)
 
 
+def _log(environment: Environment) -> Path:
+    return environment.folder / "workers.log"
+
+
 @contextmanager
 def _pools(environment: Environment, step: str) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Run pools as in production, with children that kill themselves at a step."""
@@ -222,7 +228,7 @@ def _pools(environment: Environment, step: str) -> Iterator[list[subprocess.Pope
     }
     if step:
         variables["TURNO_CRASH_AT"] = step
-    with (environment.folder / "workers.log").open("ab") as log:
+    with _log(environment).open("ab") as log:
         pools = [
             subprocess.Popen(
                 [sys.executable, str(ROOT / "cli" / "worker_pool.py")],

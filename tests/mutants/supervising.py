@@ -9,6 +9,7 @@ CRASHES = "section 3: errors and crashes are counted apart"
 ALIVE = "promise 4: a dead worker is noticed by its missing heartbeat, never by a job's age"
 NO_FAULT = "section 7: an outage is not a worker's fault"
 TENANT_TROUBLE = "tests/faults/test_trouble_of_one_tenant.py"
+DISTRIBUTOR = "tests/unit/worker/test_distributor.py"
 RESCUER = "tests/unit/worker/test_rescuer.py"
 LINK = "tests/unit/store/test_engine_link.py"
 JANITOR = "tests/unit/worker/test_maintenance_process.py"
@@ -21,6 +22,22 @@ RESCUE = "turno/migrations/tenant/functions/job_rescue.sql"
 FENCING = "tests/integration/store/test_fencing.py"
 
 MUTANTS = (
+    Mutant(
+        "a child that is killed while it is idle ends its worker",
+        ALIVE,
+        "turno/worker/distributor.py",
+        "except ConnectionError:",
+        "except TimeoutError:",
+        (f"{DISTRIBUTOR}::test_batch_of_a_child_killed_while_idle_goes_to_another",),
+    ),
+    Mutant(
+        "an ended child is assigned the batch again",
+        ALIVE,
+        "turno/worker/child.py",
+        "            self.leaving = True\n            raise\n",
+        "            raise\n",
+        (f"{DISTRIBUTOR}::test_ended_child_is_sent_no_batch",),
+    ),
     Mutant(
         "while one rescue is refused no claims are taken",
         TROUBLE,

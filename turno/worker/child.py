@@ -73,14 +73,21 @@ class Child:
         self._cancelled: tuple[UUID | None, float] = (None, 0.0)
 
     def assign(self, batch: Batch) -> None:
-        """Send the idle child a batch; an error of `unlock` is raised before anything is sent."""
+        """Send the idle child a batch; an error of `unlock` is raised before anything is sent.
+
+        Raises ConnectionError if the process has ended: it is idle no more, and its batch stays the caller's.
+        """
         packet = packed(batch, self._unlock(batch[0], self.pid))
+        try:
+            self.channel.send(packet)
+        except ConnectionError:
+            self.leaving = True
+            raise
         self._number += 1
         self._since = monotonic()
         self.stop_requested, self._overdue, self._busy = False, (None, "", 0.0), True
         self._show_at = 0.0
         self.claims = self._given = batch
-        self.channel.send(packet)
 
     def read(self) -> tuple[list[Report], Batch]:
         """Return the new reports, and the claims of an ended batch that the child has not finished."""

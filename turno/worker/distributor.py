@@ -121,3 +121,5 @@ class Distributor:
             child.assign(batch)
         except psycopg.Error as error:
             self.rescuer.no_process(batch, f"its company's login could not be had: {in_short(error)}")
+        except ConnectionError:  # killed while it was idle; the supervisor has not read its end yet
+            self.add(batch)
