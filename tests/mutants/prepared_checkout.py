@@ -59,7 +59,7 @@ class PreparedCheckout:
 
     def __init__(self) -> None:
         self._moments = count(1)
-        self._shares_worlds = True
+        self._changed = ""
         with ExitStack() as stack:
             self.tree = stack.enter_context(copied_tree())
             self._cluster = stack.enter_context(quick_server(find_binaries()))
@@ -96,22 +96,25 @@ class PreparedCheckout:
         path.write_text(mutant.without_guard(whole), encoding="utf-8")
         # A compiled module is taken if the source is as long and as old, in whole seconds, as when it was compiled.
         os.utime(path, (next(self._moments),) * 2)
-        self._shares_worlds = not mutant.file.startswith(TENANCY) and STEPS not in mutant.file
+        self._changed = mutant.file
         try:
             yield
         finally:
-            self._shares_worlds = True
+            self._changed = ""
             path.write_text(whole, encoding="utf-8")
             os.utime(path, ns=(written, written))
 
     def run(self, tests: Sequence[str], *, patience: float = PATIENCE, whole_waits: bool = False) -> Ended:
         """Run these tests on the copy until the first failure; a run longer than `patience` seconds is killed."""
         output = self.tree.with_name("output.txt")
-        arguments = ["-q", "-x", *PLUGINS, f"--timeout={TEST_TIMEOUT}", *tests]
-        arguments += [f"--server={self._cluster.data}"] if self._shares_worlds else []
+        # A traceback with the lines around each call takes a tenth of a run: it reads and parses each source.
+        arguments = ["-q", "-x", "--tb=native", *PLUGINS, f"--timeout={TEST_TIMEOUT}", *tests]
+        builds_anew = self._changed.startswith(TENANCY) or STEPS in self._changed
+        arguments += [] if builds_anew else [f"--server={self._cluster.data}"]
         arguments += ["--whole-waits"] if whole_waits else []
         requests, answers = cast("IO[bytes]", self._forks.stdin), cast("IO[bytes]", self._forks.stdout)
-        requests.write(json.dumps({"arguments": arguments, "output": str(output)}).encode() + b"\n")
+        request = {"arguments": arguments, "output": str(output), "changed": self._changed}
+        requests.write(json.dumps(request).encode() + b"\n")
         pid = int(answers.readline())
         late = not select.select([answers], [], [], patience)[0]
         if late:
