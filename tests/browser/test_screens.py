@@ -1,4 +1,4 @@
-"""Every screen, light and dark, in both languages, wide and narrow: accessible, nothing cut off."""
+"""Every screen, wide, light and English, and narrow, dark and Spanish: accessible, nothing cut off."""
 
 from __future__ import annotations
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 LOOKS: dict[str, dict[str, Any]] = {
     "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "dark", "locale": "es-AR"},
     "laptop": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light", "locale": "en-US"},
-    "night": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark", "locale": "en-US"},
-    "day": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light", "locale": "es-AR"},
 }
 LONG = "Compañía Sudamericana de Distribución Mayorista, Importación y Exportación Hnos. Fernández-Etcheverrigaray S.A."
 LOCKED_ORDER = 10_310

@@ -74,6 +74,7 @@ A_JOB = (
     ("job", "list", "--tenant", "suc0001", "--json"),
 )
 CHECK = (("db", "check"), MIGRATE)
+AS_DECLARED = "every right is as the matrix says\n"
 END_OF_COMMAND = "\0"
 COMMANDS_IN_FORKS = """
 import json, os, sys
@@ -157,7 +158,7 @@ class Checkout:
         """Run `before`, then a job and the maintenance tasks; every right is as declared, and no migration pending."""
         *_, jobs, _, check, migrate = self.turno(*before, *A_JOB, ("maintain", "--once", "--json"), *CHECK)
         assert [job["status"] for job in json.loads(jobs)] == ["completed"]
-        assert check == "every right is as the matrix says\n"
+        assert check == AS_DECLARED
         assert migrate.endswith("no migration is pending\n")
 
 
@@ -229,7 +230,7 @@ def test_database_survives_removal_of_the_folder_and_return(checkout: Checkout) 
         checkout.turno(MIGRATE)
         now = [row for row in rights if row[1] == "turno" or row[1] == schema_of(admin, "suc0001")]
         assert tables(admin, checkout) == now
-        checkout.works()
+        assert checkout.turno(*CHECK)[0] == AS_DECLARED
 
 
 def tables(admin: psycopg.Connection[Any], checkout: Checkout) -> list[tuple[Any, ...]]:

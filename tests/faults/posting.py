@@ -15,7 +15,7 @@ from turno.testing.wait import wait_until
 class Posting(Repeating):
     """Posts jobs one after another from `with` to its end, and keeps every answer."""
 
-    pause = 0.05
+    pause = 0.15  # seconds
 
     def __init__(self, example: ExampleInstallation, web: DemoWeb) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Posting(Repeating):
         self._orders = example.order_ids()
         self._numbers = count()
 
-    def goes_on(self, more: int = 30) -> bool:
+    def goes_on(self, more: int = 20) -> bool:
         target = len(self.answers) + more
         return wait_until(lambda: len(self.answers) >= target, within=60) and set(self.answers) == {202}
 

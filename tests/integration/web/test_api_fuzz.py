@@ -19,7 +19,7 @@ from turno.tenancy.identity.tenant import SLUG
 if TYPE_CHECKING:
     from tests.api import Service
 
-EXAMPLES = 40
+EXAMPLES = 25
 # Enough for the whole run; the limits have tests of their own.
 PENDING_LIMIT = 1_000_000
 

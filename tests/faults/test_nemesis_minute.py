@@ -1,4 +1,4 @@
-"""Real work under two minutes of random faults breaks no invariant."""
+"""Real work under a minute of random faults breaks no invariant."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tests.faults.nemesis_run import nemesis, verdict_of
 
 
 @pytest.mark.timeout(600)
-def test_two_minutes_of_everything_break_nothing() -> None:
-    verdict = verdict_of(nemesis("--seed", "4", "--minutes", "2"), status=0)
+def test_minute_of_all_faults_breaks_nothing() -> None:
+    verdict = verdict_of(nemesis("--seed", "4", "--minutes", "1"), status=0)
     assert (verdict["ok"], verdict["violations"], verdict["seed"]) == (True, [], 4)
-    assert verdict["requested"] > 50
-    assert verdict["invoices"] > 100
-    assert verdict["answers"]["202"] > 50
+    assert verdict["requested"] > 25
+    assert verdict["invoices"] > 50
+    assert verdict["answers"]["202"] > 25
     assert {kind for kind, struck in verdict["faults"].items() if struck} >= {"kill web", "change backend"}
     assert len(verdict["faults"]) >= 10
     assert verdict["attempts"]["crashed"] > 0
