@@ -1,8 +1,9 @@
 """Runs pytest in forks of one process that has imported the packages of every run and our application.
 
-A separate program: `python fork_server.py` in the copy, one JSON request a line on its standard input, for each the
-child's pid and its exit status on a line each. A fork imports the request's changed file, and each module that imports
-it directly or through others, again; a third of the processor time of a run is saved by the remaining modules.
+A separate program: `python fork_server.py` in the copy. It prints its pid when it is ready, then reads one JSON request
+a line on its standard input, and prints the child's pid and its exit status for each, on a line each. A fork imports
+the request's changed file, and each module that imports it directly or through others, again; a third of the processor
+time of a run is saved by the remaining modules.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ def main() -> None:
     unload(affected(imports, KIT))
     gc.collect()
     gc.freeze()  # else each fork's first collection would copy all of it
+    say(os.getpid())  # from now on a changed file is none that is being imported here
     for line in sys.stdin:
         request = json.loads(line)
         pid = os.fork()

@@ -348,7 +348,7 @@ MUTANTS = (
         "turno/http_server/front.py",
         "        with self._reading:\n            getattr(",
         "        if True:\n            getattr(",
-        (f"{ASGI}::test_a_response_ends_when_its_client_leaves[Endless]",),
+        (f"{ASGI}::test_body_is_closed_after_the_read_of_another_thread",),
     ),
     Mutant(
         "the server of an application waits for open streams",

@@ -77,6 +77,9 @@ class PreparedCheckout:
                     env=_inner(os.environ, self.tree),
                 )
             )
+            assert int(cast("IO[bytes]", self._forks.stdout).readline()) == self._forks.pid, (
+                "it imported no application"
+            )
             self._stack = stack.pop_all()
 
     def __enter__(self) -> Self:

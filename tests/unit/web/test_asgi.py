@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from time import sleep
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,7 @@ from flask import Flask, Response, request
 
 from turno import Principal, TurnoASGI
 from turno.http_server import front
+from turno.http_server.front import PART_BYTES, WsgiResponse
 from turno.settings import Limits, Settings
 from turno.wiring.asgi import PRINCIPAL
 
@@ -170,6 +173,32 @@ def test_a_response_ends_when_its_client_leaves(kind: type[Endless]) -> None:
     parts: Any = kind()
     exchange(Mounted(lambda: Response(parts, direct_passthrough=True)), *body())
     assert parts.closed
+
+
+def test_body_is_closed_after_the_read_of_another_thread() -> None:
+    begun, goes_on, ended = Event(), Event(), Event()
+
+    class Slow:
+        """Its first part is read at once; the second while `close` is called."""
+
+        def __iter__(self) -> Iterator[bytes]:
+            yield b"x" * PART_BYTES
+            begun.set()
+            assert goes_on.wait(60)
+
+        def close(self) -> None:
+            ended.set()
+
+    response = WsgiResponse(lambda *_: Slow(), {})
+    with ThreadPoolExecutor(2) as threads:
+        reader = threads.submit(response.read)
+        assert begun.wait(60)
+        threads.submit(response.close)
+        closed_within = ended.wait(0.5)
+        goes_on.set()
+        reader.result(60)
+    assert not closed_within
+    assert ended.is_set()
 
 
 def test_wrong_handlers_open_no_connection(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
