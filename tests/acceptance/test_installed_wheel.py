@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -10,13 +9,14 @@ import sys
 import urllib.request
 import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from cli.servers.free_port import free_port
 from tests.installation import ROOT
 from tests.wheel import run
+from turno.client import Client
 from turno.testing.wait import wait_until
 
 if TYPE_CHECKING:
@@ -109,14 +109,6 @@ def answered(url: str) -> int:
         return 0
 
 
-def ask(url: str, token: str, body: dict[str, Any] | None = None) -> Any:
-    headers = {"Authorization": f"Bearer {token}", "X-Schema": "suc0001", "Content-Type": "application/json"}
-    data = json.dumps(body).encode() if body is not None else None
-    request = urllib.request.Request(url, data=data, headers=headers)  # noqa: S310 - our own server
-    with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - our own server
-        return json.load(answer)
-
-
 def test_wheel_has_one_package_and_runs_beside_app(
     wheel: Path, web: str, shop: Path, environment: dict[str, str], programs: Path
 ) -> None:
@@ -126,11 +118,9 @@ def test_wheel_has_one_package_and_runs_beside_app(
     token = run(str(programs / "turno"), "token", *options, cwd=shop, env=environment).strip()
     with urllib.request.urlopen(f"{web}/hello", timeout=5) as answer:  # noqa: S310 - our own server
         assert answer.read() == b"hello from the shop"
-    job = ask(f"{web}/api/jobs/greet", token, {"payload": {"name": "Ana"}})["job_id"]
-    assert wait_until(lambda: ask(f"{web}/api/jobs/{job}", token)["status"] == "completed", within=30), (
-        shop / "slots" / "workers.log"
-    ).read_text()
-    assert ask(f"{web}/api/jobs/{job}", token)["result"] == {"greeted": "Ana"}
+    client = Client(web, tenant="suc0001", token=token)
+    job = client.wait(client.submit("greet", {"name": "Ana"}), timeout=60)
+    assert job.result == {"greeted": "Ana"}, (shop / "slots" / "workers.log").read_text()
 
 
 def test_mypy_accepts_the_readme_s_handler(wheel: Path, programs: Path, tmp_path: Path) -> None:
