@@ -1,4 +1,4 @@
--- The example's business: orders become invoices. Nothing here knows of jobs.
+-- The example's business: orders become invoices. These tables are independent of jobs.
 
 CREATE TABLE customers (
     id            text PRIMARY KEY CHECK (id <> ''),
@@ -39,7 +39,7 @@ CREATE TABLE points_of_sale (
     id               integer PRIMARY KEY CHECK (id BETWEEN 1 AND 99999),
     issuer_condition text NOT NULL CHECK (issuer_condition IN ('registered', 'monotributo'))
 );
-COMMENT ON TABLE points_of_sale IS 'Whoever numbers an invoice locks its point of sale first: one row, so two runs never deadlock over letters.';
+COMMENT ON TABLE points_of_sale IS 'A transaction that numbers an invoice locks the row of its point of sale first, so two runs never deadlock over letters.';
 
 CREATE TABLE invoice_counters (
     point_of_sale integer NOT NULL REFERENCES points_of_sale,
@@ -47,7 +47,7 @@ CREATE TABLE invoice_counters (
     last_number   integer NOT NULL CHECK (last_number BETWEEN 1 AND 99999999),
     PRIMARY KEY (point_of_sale, letter)
 );
-COMMENT ON TABLE invoice_counters IS 'A row and not a sequence: a sequence keeps the numbers of rolled back invoices, and the law wants none missing.';
+COMMENT ON TABLE invoice_counters IS 'A table instead of a sequence: a sequence loses the numbers of rolled back invoices, and the law allows no gap.';
 
 CREATE TABLE invoices (
     id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -68,7 +68,8 @@ CREATE TABLE invoices (
     CONSTRAINT invoices_c_shows_no_iva CHECK (letter <> 'C' OR iva_total = 0)
 );
 
--- The invoicing rounds; these checks refuse a line with another result. Times 0.01: a division rounds first, to few digits.
+-- The invoicing code rounds amounts; these checks refuse a line with a different result. The factor 0.01 replaces a division
+-- by 100, which would round to fewer digits first.
 CREATE TABLE invoice_lines (
     invoice_id bigint NOT NULL REFERENCES invoices,
     line_no    integer NOT NULL CHECK (line_no >= 1),
@@ -83,22 +84,22 @@ CREATE TABLE invoice_lines (
     CONSTRAINT invoice_lines_net_to_the_cent CHECK (net = round(unit_price * quantity * (1 - discount), 2)),
     CONSTRAINT invoice_lines_iva_to_the_cent CHECK (iva = round(net * iva_rate * 0.01, 2))
 );
-COMMENT ON COLUMN invoice_lines.iva_rate IS 'The rate charged: 0 under letter C, whatever the product''s.';
+COMMENT ON COLUMN invoice_lines.iva_rate IS 'The charged rate: 0 under letter C, independent of the product''s rate.';
 
 CREATE VIEW billable_orders AS
 SELECT o.id AS order_id, o.ordered_on, o.customer_id, c.company_name, o.currency, l.line_count, l.net_amount
 FROM orders o
 JOIN customers c ON c.id = o.customer_id
--- Lateral, so that a page of a few orders adds up the lines of those few only.
+-- LATERAL: a page of a few orders sums the lines of these orders only.
 CROSS JOIN LATERAL (
     SELECT count(*)::integer AS line_count,
-           -- Without a precision: whatever the lines come to, it can be shown.
+           -- Without a precision: a sum of any size can be shown.
            coalesce(sum(round(unit_price * quantity * (1 - discount), 2)), 0.00) AS net_amount
     FROM order_lines
     WHERE order_id = o.id
 ) l
 WHERE NOT EXISTS (SELECT FROM invoices i WHERE i.order_id = o.id);
-COMMENT ON VIEW billable_orders IS 'Orders without an invoice; one without lines is shown too, so that somebody sees why it stays.';
+COMMENT ON VIEW billable_orders IS 'Orders without an invoice, also orders without lines: a clerk sees the reason for the missing invoice.';
 
 CREATE VIEW invoice_totals AS
 SELECT letter, currency, count(*)::integer AS invoices,
@@ -108,7 +109,7 @@ SELECT letter, currency, count(*)::integer AS invoices,
 FROM invoices
 GROUP BY letter, currency;
 
--- The tenant's page lets a clerk choose who numbers the invoices.
+-- A clerk selects the issuer of invoice numbers on the tenant's page.
 CREATE VIEW invoicing_points AS
 SELECT id AS point_of_sale, issuer_condition FROM points_of_sale;
-COMMENT ON VIEW invoicing_points IS 'The points of sale that may number an invoice, for whoever asks for one.';
+COMMENT ON VIEW invoicing_points IS 'The points of sale that may number an invoice.';

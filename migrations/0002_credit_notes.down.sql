@@ -1,4 +1,4 @@
--- Refused where there are credit notes or lines that were taken back: without them the books would say another amount.
+-- Refused while credit notes or returned lines exist: without them the accounts would have a different amount.
 DO $$ BEGIN
     IF EXISTS (SELECT FROM invoices WHERE kind = 'credit_note') OR EXISTS (SELECT FROM order_lines WHERE quantity < 0) THEN
         RAISE EXCEPTION 'this schema has credit notes, or order lines that become one; remove them by hand if they may be forgotten';

@@ -1,4 +1,4 @@
--- What is taken back: an order line of negative quantity becomes a line of a credit note, which has a number of its own.
+-- Returns: an order line of negative quantity becomes a line of a credit note with a separate number.
 
 ALTER TABLE order_lines DROP CONSTRAINT order_lines_quantity_check,
     ADD CONSTRAINT order_lines_quantity_check CHECK (quantity <> 0);

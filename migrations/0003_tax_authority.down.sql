@@ -1,4 +1,4 @@
--- Refused where the tax authority has granted something: without its codes these invoices would be worth nothing.
+-- Refused while authorisations of the tax authority exist: without their codes these invoices are invalid.
 DO $$ BEGIN
     IF EXISTS (SELECT FROM invoices WHERE cae IS NOT NULL) THEN
         RAISE EXCEPTION 'this schema has invoices that the tax authority has authorised; remove their codes by hand if they may be forgotten';

@@ -1,6 +1,6 @@
--- What a branch asks the tax authority with, what it was granted, and since when the authority does not answer.
+-- A branch's credentials for the tax authority, its authorisations, and the begin of an outage of the authority.
 
--- Of tables that are named private_… handlers alone may read: no page, no report.
+-- Only handlers may read tables named private_…; pages and reports may not.
 CREATE TABLE private_tax_authority_access (
     only_row    boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     cuit        text NOT NULL CHECK (cuit ~ '^[0-9]{11}$'),
@@ -17,7 +17,7 @@ CREATE TABLE private_tax_authority_tickets (
     expires_at timestamptz,
     CHECK (num_nulls(token, sign, expires_at) IN (0, 3))
 );
-COMMENT ON TABLE private_tax_authority_tickets IS 'Whoever logs in holds the row: the authority gives no second ticket beside a valid one.';
+COMMENT ON TABLE private_tax_authority_tickets IS 'A login to the authority locks the row: the authority issues no second ticket while the first is valid.';
 
 CREATE TABLE tax_authority_outages (
     service      text PRIMARY KEY,
@@ -25,7 +25,7 @@ CREATE TABLE tax_authority_outages (
     since        timestamptz NOT NULL DEFAULT clock_timestamp(),
     ask_again_at timestamptz NOT NULL
 );
-COMMENT ON TABLE tax_authority_outages IS 'While a row says so, jobs wait without asking. Kept here, because no child and no worker knows what others met.';
+COMMENT ON TABLE tax_authority_outages IS 'While a row exists, jobs wait without a request to the authority. A table, because workers and children share no memory.';
 
 ALTER TABLE customers ADD COLUMN tax_id text CHECK (tax_id ~ '^([0-9]{7,8}|[0-9]{11})$');
 COMMENT ON COLUMN customers.tax_id IS 'A CUIT of eleven digits, or a DNI of seven or eight.';
@@ -42,4 +42,4 @@ SELECT i.id AS invoice_id, i.kind, i.letter, i.point_of_sale, i.number, i.issued
        i.cae, i.cae_expires_on, i.authorised_at
 FROM invoices i
 JOIN customers c ON c.id = i.customer_id;
-COMMENT ON VIEW invoice_authorisations IS 'Invoices and credit notes with what the tax authority granted them, or null.';
+COMMENT ON VIEW invoice_authorisations IS 'Invoices and credit notes with their authorisation by the tax authority, or null.';
