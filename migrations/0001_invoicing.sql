@@ -56,8 +56,8 @@ CREATE TABLE invoices (
     letter        text NOT NULL CHECK (letter IN ('A', 'B', 'C')),
     number        integer NOT NULL CHECK (number BETWEEN 1 AND 99999999),
     customer_id   text NOT NULL REFERENCES customers,
-    -- The clock, not now(): numbers are given under a lock, so dates rise with them even when the transaction began
-    -- yesterday and waited; and one time zone, whatever the session's.
+    -- clock_timestamp() instead of now(): numbers are assigned under a lock, so dates rise with them, also if the transaction
+    -- began on an earlier day. The time zone does not depend on the session.
     issued_on     date NOT NULL DEFAULT (clock_timestamp() AT TIME ZONE 'America/Argentina/Buenos_Aires')::date,
     net_total     numeric(18, 2) NOT NULL CHECK (net_total >= 0),
     iva_total     numeric(18, 2) NOT NULL CHECK (iva_total >= 0),

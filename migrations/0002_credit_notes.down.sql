@@ -1,7 +1,7 @@
 -- Refused while credit notes or returned lines exist: without them the accounts would have a different amount.
 DO $$ BEGIN
     IF EXISTS (SELECT FROM invoices WHERE kind = 'credit_note') OR EXISTS (SELECT FROM order_lines WHERE quantity < 0) THEN
-        RAISE EXCEPTION 'this schema has credit notes, or order lines that become one; remove them by hand if they may be forgotten';
+        RAISE EXCEPTION 'this schema has credit notes, or order lines of a future credit note; delete them first if they are not needed';
     END IF;
 END $$;
 DROP VIEW credit_note_totals;

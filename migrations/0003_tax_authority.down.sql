@@ -1,7 +1,7 @@
 -- Refused while authorisations of the tax authority exist: without their codes these invoices are invalid.
 DO $$ BEGIN
     IF EXISTS (SELECT FROM invoices WHERE cae IS NOT NULL) THEN
-        RAISE EXCEPTION 'this schema has invoices that the tax authority has authorised; remove their codes by hand if they may be forgotten';
+        RAISE EXCEPTION 'this schema has invoices that the tax authority has authorised; delete their codes first if they are not needed';
     END IF;
 END $$;
 DROP VIEW invoice_authorisations;
