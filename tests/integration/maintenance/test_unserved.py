@@ -1,7 +1,7 @@
 """A job without a living worker is reported: by the job, by the operators' commands and by maintenance."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -116,6 +116,24 @@ def test_operators_see_how_much_waits_of_how_many_and_since_when(example: Exampl
     )
     assert example.engine.unserved(timedelta(hours=1)) == []
     live(example, KNOWN)
+    assert example.engine.unserved(LONG) == []
+
+
+@pytest.fixture
+def resumed_later(example: ExampleInstallation) -> Iterator[None]:
+    yield
+    example.rows("UPDATE turno.tenants SET paused_at = NULL RETURNING id")
+
+
+@pytest.mark.usefixtures("resumed_later")
+def test_jobs_of_paused_tenants_lack_no_worker(example: ExampleInstallation) -> None:
+    pause = "UPDATE turno.tenants SET paused_at = now() WHERE id = %s RETURNING id"
+    wait(example, 3)
+    wait(example, 2, tenant=example.other)
+    example.rows(pause, example.other.id)
+    (result,) = example.engine.unserved(LONG)
+    assert (result.waiting, result.tenants) == (3, 1)
+    example.rows(pause, example.one.id)
     assert example.engine.unserved(LONG) == []
 
 

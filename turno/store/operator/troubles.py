@@ -104,6 +104,7 @@ def _within(cursor: psycopg.Cursor[Any], trouble: Unserved, companies: list[str]
                coalesce(min(k.oldest), now()) AS oldest
         FROM ticket_counts k JOIN tenants n ON n.id = k.tenant_id JOIN companies c ON c.id = n.company_id
         WHERE k.state = 'ready' AND k.backend = %s AND k.queue = %s AND k.type = %s AND c.slug = ANY (%s)
+          AND n.paused_at IS NULL
         """,
         (trouble.backend, trouble.queue, trouble.type, companies),
     ).fetchall()

@@ -43,9 +43,9 @@ BEGIN
 END $$;
 
 -- The tickets that wait for longer than p_waiting_for and that no living worker can claim, by backend, queue, type and
--- version: how many (counted to 1000), of how many tenants, since when. A step to the next lane, or within a lane to
--- the next tenant, costs one descent of the index, independent of the number of tickets; at most 1000 steps of each are
--- made.
+-- version: how many (counted to 1000), of how many tenants, since when. Jobs of paused tenants wait for their operator and
+-- do not count. A step to the next lane, or within a lane to the next tenant, costs one descent of the index, independent
+-- of the number of tickets; at most 1000 steps of each are made.
 CREATE OR REPLACE FUNCTION unserved(p_waiting_for interval)
 RETURNS TABLE (backend text, queue text, type text, version smallint, lacks text, waiting bigint, tenants bigint,
                oldest timestamptz)
@@ -76,12 +76,15 @@ BEGIN ATOMIC
                   AND t.version = l.version AND (t.tenant_id, t.priority) > (h.tenant_id, h.priority)
                 ORDER BY t.tenant_id, t.priority, t.run_at LIMIT 1) AS n
         )
-        SELECT count(DISTINCT tenant_id) AS tenants, min(run_at) AS oldest FROM (SELECT * FROM head LIMIT 1000) AS h
+        SELECT count(DISTINCT h.tenant_id) AS tenants, min(h.run_at) AS oldest, array_agg(DISTINCT h.tenant_id) AS ids
+        FROM (SELECT * FROM head LIMIT 1000) AS h JOIN tenants n ON n.id = h.tenant_id AND n.paused_at IS NULL
     ) AS heads
     CROSS JOIN LATERAL (
         SELECT count(*) AS waiting FROM (
-            SELECT FROM tickets t WHERE t.state = 'ready' AND t.backend = l.backend AND t.queue = l.queue
-               AND t.type = l.type AND t.version = l.version LIMIT 1000) AS tickets_of_lane
+            SELECT FROM unnest(heads.ids) AS i (id) CROSS JOIN LATERAL (
+                SELECT FROM tickets t WHERE t.state = 'ready' AND t.backend = l.backend AND t.queue = l.queue
+                   AND t.type = l.type AND t.version = l.version AND t.tenant_id = i.id LIMIT 1000) AS tickets_of_tenant
+            LIMIT 1000) AS tickets_of_lane
     ) AS counted
     WHERE missing.lacks IS NOT NULL AND heads.oldest <= clock_timestamp() - p_waiting_for;
 END;
