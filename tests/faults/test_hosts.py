@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from tests.faults.hosts import Lan
 with Lan("one", "two") as lan:
     one, two = lan.hosts
     inside = one.start(["sleep", "600"], dict(os.environ))
-    print(lan.our_link, inside.pid, flush=True)
+    spaces = [os.readlink(f"/proc/{each.pid}/ns/net") for each in (lan._switch, one, two)]
+    print(lan.our_link, inside.pid, *spaces, flush=True)
     time.sleep(600)
 """
 
@@ -25,10 +27,22 @@ with Lan("one", "two") as lan:
 def test_killed_parent_takes_hosts_and_processes_along() -> None:
     with subprocess.Popen([sys.executable, "-c", MAKE], stdout=subprocess.PIPE, text=True, cwd=ROOT) as maker:
         assert maker.stdout is not None
-        link, inside = maker.stdout.readline().split()
-        network = Path("/sys/class/net") / link
-        assert network.exists()
+        link, inside, *spaces = maker.stdout.readline().split()
+        assert (Path("/sys/class/net") / link).exists()
         assert state(int(inside))
+        assert len(set(spaces)) == 3
+        assert set(spaces) <= used_networks()
         maker.kill()
-    # The kernel removes a network namespace after the end of its last process, slowly on a crowded machine.
-    assert wait_until(lambda: not network.exists() and state(int(inside)) in {"Z", ""}, within=60)
+    # The kernel removes a namespace without a process, and its links, at a time of its own: on a crowded machine after
+    # minutes.
+    assert wait_until(lambda: not used_networks() & set(spaces), within=60)
+    assert state(int(inside)) in {"Z", ""}
+
+
+def used_networks() -> set[str]:
+    """Return the network namespaces of all processes."""
+    networks = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            networks.add(str((process / "ns/net").readlink()))
+    return networks
