@@ -64,7 +64,11 @@ def serving_process(bench: BenchEnvironment, code: str, **extra: str) -> Iterato
     try:
         if not wait_until(lambda: process.poll() is not None or _listens(port), within=120) or process.poll():
             raise WebDidNotStart(log_path.read_text())
-        yield WebProcess(port, process.pid)
+        try:
+            yield WebProcess(port, process.pid)
+        except Exception as error:
+            error.add_note(f"the end of the log of the server at port {port}:\n{log_path.read_text()[-2000:]}")
+            raise
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(30)

@@ -33,8 +33,7 @@ def test_killed_parent_takes_hosts_and_processes_along() -> None:
         assert len(set(spaces)) == 3
         assert set(spaces) <= used_networks()
         maker.kill()
-    # The kernel removes a namespace without a process, and its links, at a time of its own: on a crowded machine after
-    # minutes.
+    # The kernel removes a namespace without a process, and its links, asynchronously: at times minutes later.
     assert wait_until(lambda: not used_networks() & set(spaces), within=60)
     assert state(int(inside)) in {"Z", ""}
 

@@ -308,6 +308,14 @@ MUTANTS = (
         (f"{COST}::test_unserved_job_is_not_offered[a paused tenant]",),
     ),
     Mutant(
+        "a company's operator counts jobs of paused tenants as unserved",
+        "section 10: an alarm names a problem that its command ends",
+        "turno/store/operator/troubles.py",
+        "\n          AND n.paused_at IS NULL",
+        "",
+        ("tests/integration/store/test_troubles.py::test_jobs_of_a_paused_tenant_are_not_unserved",),
+    ),
+    Mutant(
         "a job of a paused tenant lacks a worker",
         "section 10: an alarm names a problem that its command ends",
         "turno/migrations/control/functions/unclaimed.sql",

@@ -184,7 +184,7 @@ def test_page_is_live_while_visible_and_silent_while_hidden(busy: tuple[Site, UU
         hide(page, hidden=False)
         expect(page.locator("#link")).to_contain_text("Live, as of")
         page.wait_for_function("() => true")
-        assert requested, "who looks again sees what there is now"
+        assert requested, "a visible page requests the present state"
 
 
 def hide(page: Page, *, hidden: bool) -> None:

@@ -33,9 +33,9 @@ def maintained_pool(example: ExampleInstallation) -> None:
     )
 
 
-def reply(example: ExampleInstallation) -> list[Trouble]:
+def reply(example: ExampleInstallation, companies: list[str] | None = None) -> list[Trouble]:
     with service_session(example.logins, example.logins.operator, application="turno-cli") as operator:
-        return troubles(operator, DEAD_AFTER)
+        return troubles(operator, DEAD_AFTER, companies)
 
 
 def worker(example: ExampleInstallation) -> UUID:
@@ -57,6 +57,19 @@ def test_unserved_jobs_are_reported_with_waiting_tenants(example: ExampleInstall
     assert trouble[:4] == (
         "no worker is alive: 2 jobs of 2 tenants wait for pool", row["run_at"], "turno work", "lacks worker"
     )  # fmt: skip
+
+
+def test_jobs_of_a_paused_tenant_are_not_unserved(example: ExampleInstallation) -> None:
+    for tenant in (example.one, example.other):
+        example.enqueue({"order_ids": [1]}, tenant=tenant)
+    example.rows("UPDATE turno.tickets SET run_at = now() - interval '90 s'")
+    example.rows("UPDATE turno.tenants SET paused_at = now() WHERE id = %s RETURNING id", example.other.id)
+    try:
+        for companies in (None, [example.one.company]):
+            (trouble,) = reply(example, companies)
+            assert trouble.sentence == "no worker is alive: 1 job of 1 tenant waits for pool"
+    finally:
+        example.rows("UPDATE turno.tenants SET paused_at = NULL RETURNING id")
 
 
 def test_jobs_without_a_worker_are_one_trouble(example: ExampleInstallation) -> None:

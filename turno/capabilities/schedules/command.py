@@ -13,7 +13,7 @@ from turno.capabilities.schedules import stored
 from turno.capabilities.schedules.listed import list_schedules
 from turno.capabilities.schedules.recurrence import known_zone, rule_of
 from turno.capabilities.schedules.recurring_job import Row, stored_rule
-from turno.capabilities.schedules.shared_commands import NotSaved, existing_job, given_options, register, rule_options
+from turno.capabilities.schedules.shared_commands import NotSaved, given_options, recurring_job, register, rule_options
 from turno.capabilities.schedules.stored import Schedules
 from turno.capabilities.schedules.templates import Templates, list_templates, set_zone
 from turno.commands.options import by_option
@@ -102,7 +102,7 @@ def preview(*, tenant: str | None, name: str | None, count: int, **options: Any)
     given = given_options(options)
     if tenant is not None and name is not None and not given:
         with _schedules(tenant) as schedules:
-            row = existing_job(schedules, name)
+            row = recurring_job(schedules, name)
         zone, moments = row["zone"], stored_rule(row, tenant).after(row["now"])
     elif given and tenant is None:
         zone = given.get("zone", "UTC")
@@ -128,7 +128,7 @@ def list_all_templates() -> None:
 def show_copies(*, name: str) -> None:
     """Show the copies of the template NAME by tenant."""
     with _templates() as templates:
-        row = existing_job(templates, name)
+        row = recurring_job(templates, name)
         copies = list_schedules(templates.operator, name, limit=MOST_COPIES)
     paused = "template paused" if row["paused_at"] else None
     lines = [

@@ -98,7 +98,7 @@ def register(
     def change(*, scope: str, name: str, job_type: str | None, **options: Any) -> None:
         given = given_options(options)
         with opened(scope) as stored:
-            row = existing_job(stored, name)
+            row = recurring_job(stored, name)
             changed = _changed(row, given)
             row = _save(stored, name, job_type or row["type"], row["user_id"], changed, create=False)
             print_message(f"{name} is changed{described(row, stored.slug)}")
@@ -127,7 +127,7 @@ def given_options(options: dict[str, Any]) -> dict[str, Any]:
     return given | {"payload": parsed_payload(given["payload"])} if "payload" in given else given
 
 
-def existing_job(stored: RecurringJobs, name: str) -> Row:
+def recurring_job(stored: RecurringJobs, name: str) -> Row:
     """Return a stored recurring job; raises NotSaved for an unknown name."""
     row = stored.find(name)
     _require(stored, name, exists=row is not None)
@@ -155,7 +155,7 @@ def _save(stored: RecurringJobs, name: str, job_type: str, user: str, given: dic
             raise NotSaved(f"there is a {stored.noun} {name}; change it by `turno {stored.noun} set`")
         case "full":
             raise NotSaved(f"{stored.slug} has as many schedules as a tenant may have; remove one first")
-    return existing_job(stored, name)
+    return recurring_job(stored, name)
 
 
 def _require(stored: RecurringJobs, name: str, *, exists: bool) -> None:
