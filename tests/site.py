@@ -52,6 +52,7 @@ class Site:
             page.fill("#token", self.token(user, *tenants, operator=operator))
             page.locator('form[action="/sign-in"] button').click()
             page.locator('form[action="/sign-out"]').wait_for()
+            page.wait_for_load_state()
             yield page
 
     def opened(self, context: BrowserContext) -> Page:

@@ -23,6 +23,12 @@ def patience() -> None:
     expect.set_options(timeout=30_000)
 
 
+def follow(page: Page, link: str) -> None:
+    """Click this link of the navigation and wait until its page is loaded: axe also examines half a document."""
+    with page.expect_navigation():
+        page.get_by_role("link", name=link).click()
+
+
 def accessible(page: Page) -> None:
     result = Axe().run(page)
     assert not result.response["violations"], result.generate_report()
@@ -34,7 +40,7 @@ def test_upload_shows_progress_and_lists_bad_lines(site: Site, tmp_path: Path) -
     file.write_text("\n".join(["código;razón social;condición;dirección", *rows]), encoding="cp1252")
     try:
         with site.visitor("ana", "suc0001") as page:
-            page.get_by_role("link", name="Import").click()
+            follow(page, "Import")
             accessible(page)
             page.set_input_files("#file", file)
             with page.expect_response(lambda answer: "/pieces/0" in answer.url) as sent:
@@ -44,7 +50,7 @@ def test_upload_shows_progress_and_lists_bad_lines(site: Site, tmp_path: Path) -
             expect(row.locator(".state")).to_have_text("Done, 3 failed")
             expect(row.locator(".count")).to_have_text(f"{LINES - 3:,} of {LINES:,}")
             accessible(page)
-            page.get_by_role("link", name="See the 3 refused lines").click()
+            follow(page, "See the 3 refused lines")
             expect(page.locator("#items tbody")).to_contain_text("line 12, column tax_condition: 'raro' is not one of")
             expect(page.locator("#items tbody tr")).to_have_count(3)
         (kept,) = site.example.rows("SELECT count(*) AS n FROM customers WHERE id LIKE 'IMP%%'")
@@ -56,7 +62,7 @@ def test_upload_shows_progress_and_lists_bad_lines(site: Site, tmp_path: Path) -
 
 def test_report_is_requested_and_downloaded(site: Site, tmp_path: Path) -> None:
     with site.visitor("ana", "suc0001") as page:
-        page.get_by_role("link", name="Sales of all branches").click()
+        follow(page, "Sales of all branches")
         accessible(page)
         page.select_option("#format", "csv")
         page.get_by_role("button", name="Write the report").click()

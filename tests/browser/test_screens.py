@@ -80,7 +80,8 @@ def test_every_screen_is_accessible(crowded: Site, look: dict[str, Any]) -> None
         page.goto(crowded.url)
         assert_fit_for_everybody(page, "the sign-in")
         page.fill("#token", "no token")
-        page.locator("#token").press("Enter")
+        with page.expect_navigation():
+            page.locator("#token").press("Enter")
         expect(page.locator(".notice")).to_be_visible()
         assert_fit_for_everybody(page, "the refused sign-in")
     with crowded.visitor("ana", "suc0001", "suc0002", "suc0003", **look) as page:
@@ -90,13 +91,16 @@ def test_every_screen_is_accessible(crowded: Site, look: dict[str, Any]) -> None
         expect(page.locator("#jobs article").first).to_be_visible()
         assert_fit_for_everybody(page, "the page with ten thousand of everything")
         page.locator("input[name=order]").first.check()
-        page.locator("#jobs a").first.click()
+        with page.expect_navigation():
+            page.locator("#jobs a").first.click()
         expect(page.locator("#items tbody")).to_be_visible()
         assert_fit_for_everybody(page, "a job with failures")
-        page.locator(".tabs a").last.click()
+        with page.expect_navigation():
+            page.locator(".tabs a").last.click()
         expect(page.locator(".tabs a").last).to_have_attribute("aria-current", "page")
         assert_fit_for_everybody(page, "a job's invoices")
-        page.locator("#bell").click()
+        with page.expect_navigation():
+            page.locator("#bell").click()
         expect(page.locator(".told li")).to_have_count(30)  # a page of them
         assert_fit_for_everybody(page, "the notifications")
         page.goto(f"{crowded.url}/notifications?branch=suc0003")
