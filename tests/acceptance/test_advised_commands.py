@@ -208,6 +208,8 @@ def test_advised_command_shows_the_cause_or_ends_it(example: ExampleInstallation
     situation, shown = SITUATIONS[kind]
     situation(example, over)
     (trouble,) = of_kind(example, kind)
+    if trouble.everywhere not in ("", trouble.command):
+        assert (shown or "suc0001") in output(example, trouble.everywhere)
     if trouble.command.startswith(RESIDENT) and "--once" not in trouble.command:
         process = example.start(*shlex.split(trouble.command)[1:])
         assert wait_until(lambda: not of_kind(example, kind), within=60)

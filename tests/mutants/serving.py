@@ -63,6 +63,22 @@ MUTANTS = (
         ("tests/integration/store/test_troubles.py::test_jobs_of_a_paused_type_are_no_long_wait",),
     ),
     Mutant(
+        "a trouble of a thousand tenants is a thousand troubles",
+        OPERATOR,
+        TROUBLES,
+        "if many <= MOST_OF_A_KIND:",
+        "if True:",
+        ("tests/integration/store/test_troubles.py::test_many_tenants_of_a_kind_are_one_trouble",),
+    ),
+    Mutant(
+        "the alert of many tenants ends with its first tenant",
+        OPERATOR,
+        "turno/capabilities/alerts/rounds.py",
+        "if trouble.others:",
+        "if False:",
+        ("tests/capabilities/alerts/test_alerts.py::test_alert_of_many_tenants_outlasts_its_first_tenant",),
+    ),
+    Mutant(
         "jobs without a worker are a long wait of each tenant, too",
         OPERATOR,
         TROUBLES,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tests.alert_receivers import Hook
     from tests.installation import ExampleInstallation
     from turno.capabilities.alerts.receivers import Receiver
+    from turno.tenancy.identity.tenant import Tenant
 
 AT_ONCE = (timedelta(0),)
 
@@ -106,6 +107,29 @@ def test_failure_in_many_tenants_is_one_alert(example: ExampleInstallation, webh
     assert event["sentence"] == (
         "import fails in 2 tenants: 2,002 of 2,002 in the last hour, mostly TimeoutError: bank did not answer"
     )
+
+
+def test_alert_of_many_tenants_outlasts_its_first_tenant(
+    example: ExampleInstallation, webhook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("turno.store.operator.troubles.MOST_OF_A_KIND", 1)
+    reply = alerts(example, Webhook(webhook.url, generic))
+
+    def repair(tenant: Tenant, *errors: str | None) -> None:
+        for error in errors:
+            example.engine.end_turn("repair", tenant.id, error, first=timedelta(0), longest=timedelta(0))
+
+    repair(example.one, "lock timeout", "lock timeout")
+    repair(example.other, "lock timeout", "lock timeout")
+    reply.run_round()
+    (body,) = webhook.taken
+    assert body["events"][0]["sentence"].startswith(
+        "1 maintenance task fails for suc0001; repair: lock timeout; the same"
+    )
+    repair(example.one, None, "lock timeout", "lock timeout")
+    example.rows("UPDATE turno.alert_states SET seen_at = seen_at - interval '3 minutes'")
+    reply.run_round()
+    assert events(webhook) == [("raised", None)]
 
 
 def test_old_failures_of_an_alert_raise_no_second(example: ExampleInstallation, webhook: Hook) -> None:

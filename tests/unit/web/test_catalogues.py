@@ -18,6 +18,7 @@ from babel.messages.pofile import read_po
 from handlers import LOCALE, build_registry
 from handlers.batch_invoicing import BatchInvoicing
 from tests.portuguese import with_portuguese
+from turno.capabilities.admin.overview import sentence
 from turno.capabilities.pages.home import SHOWN
 from turno.capability import installed
 from turno.catalogue import OWN, catalogues
@@ -25,6 +26,7 @@ from turno.errors import InvalidSettings
 from turno.jobs.handler import Registry
 from turno.jobs.label import Label
 from turno.runner import exit_codes
+from turno.store.operator.troubles import Trouble
 from turno.web.pages.localizer import Localizer, of_error, of_event, of_job
 from turno.web.pages.page_routes import Notice
 from turno.worker import crash_reasons
@@ -89,6 +91,14 @@ def test_application_texts_come_before_turno() -> None:
     assert bare.say("skip") == EN.say("skip") == "Skip to the content"
     assert not bare.known("type batch_invoicing")
     assert EN.say("orders count", n=1234) == "1,234 orders"
+
+
+def test_trouble_of_many_tenants_is_one_sentence_more() -> None:
+    values = {"tenant": "suc0007", "n": 12}
+    trouble = Trouble("the English text", None, "turno tenant shares", "long wait", values, others=999)
+    assert sentence(trouble, EN) == "suc0007 waits for its turn with 12 jobs. 999 other tenants have the same trouble."
+    assert sentence(trouble, ES).endswith("con 12 trabajos. Otras 999 sucursales tienen el mismo problema.")
+    assert sentence(trouble._replace(others=0), EN) == "suc0007 waits for its turn with 12 jobs."
 
 
 def test_application_without_english_messages_is_refused(tmp_path: Path) -> None:

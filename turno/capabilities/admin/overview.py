@@ -189,7 +189,10 @@ def sentence(trouble: Trouble, localizer: Localizer) -> str:
     if "ended" in values:
         phrase = phrase if values["ended"] else f"{phrase} unresolved"
         values["ended"] = localizer.number(values["ended"])
-    return localizer.say(phrase, n=n, **values) if localizer.known(phrase) else f"{trouble.sentence}."
+    if not localizer.known(phrase):
+        return f"{trouble.sentence}."
+    text = localizer.say(phrase, n=n, **values)
+    return f"{text} {localizer.say('trouble others', n=trouble.others)}" if trouble.others else text
 
 
 def _leads_to(trouble: Trouble, visit: OperatorVisit) -> str | None:
@@ -204,7 +207,7 @@ def _leads_to(trouble: Trouble, visit: OperatorVisit) -> str | None:
             return visit.to("/types")
         case "silent worker" | "no maintenance":
             return visit.to("/workers")
-        case "review":
+        case "review" if trouble.tenant:
             return f"{visit.at('/')}?{urlencode({'branch': trouble.tenant, 'show': 'open'})}"
         case _:
             return visit.to("/queues")

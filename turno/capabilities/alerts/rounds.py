@@ -57,10 +57,12 @@ def alerts_of(troubles: Iterable[Trouble]) -> Iterator[Alert]:
     """Yield an alert for each trouble with an alert; `rank` is its position among them.
 
     The key of an alert has its subject, such as a type and a class of errors, so that ten thousand different messages
-    in a thousand tenants are one alert.
+    in a thousand tenants are one alert. A trouble of many tenants has no tenant in its key.
     """
     for rank, trouble in enumerate(trouble for trouble in troubles if trouble.alert):
         about = {name: value for name, value in trouble.values.items() if name not in CHANGING}
+        if trouble.others:
+            about["tenant"] = None
         key = json.dumps([trouble.kind, about], sort_keys=True, default=str)
         yield Alert(
             key=key,

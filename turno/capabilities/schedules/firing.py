@@ -11,6 +11,7 @@ import psycopg
 
 from turno.capabilities.schedules.recurrence import AHEAD, MOST_MISSED, Firing, InvalidRule, firing
 from turno.capabilities.schedules.recurring_job import stored_rule
+from turno.jobs.label import counted
 from turno.maintenance.each_tenant import EachTenant, TaskReport, TenantTask
 from turno.process_name import HOST
 from turno.store.engine.engine import Engine, TenantTurn
@@ -100,9 +101,8 @@ def fire_due(engine: Engine, each_tenant: EachTenant) -> TaskReport:
     report = each_tenant.run(FIRE, fire_next, among=due_tenants(engine))
     report.troubles |= refused
     if problems:
-        log.warning(
-            "%d schedules left moments out; the first: %s", len(problems), problems[0], extra={"alert": "schedules"}
-        )
+        many = counted(len(problems), "schedule")
+        log.warning("%s left moments out; the first: %s", many, problems[0], extra={"alert": "schedules"})
     return report
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import psycopg
 
+from turno.jobs.label import counted
 from turno.store.operator.counts import Companies, Operator, Row, rows
 from turno.store.operator.troubles import Trouble
 
@@ -58,11 +59,12 @@ def with_problem(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
     )
     for row in cursor:
         if row.template:
-            sentence = f"the template {row.template} in {row.n} tenants left moments out; {row.first}"
+            sentence = f"the template {row.template} in {counted(row.n, 'tenant')} left moments out; {row.first}"
             values = {"template": row.template, "n": row.n}
             yield Trouble(sentence, row.since, f"turno template show {row.template}", "templates", values, row.tenant)
         else:
-            sentence = f"{row.n} schedules of {row.tenant} left moments out; {row.first}"
+            sentence = f"{counted(row.n, 'schedule')} of {row.tenant} left moments out; {row.first}"
             values = {"tenant": row.tenant, "n": row.n}
             command = f"turno schedule list --tenant {row.tenant}"
-            yield Trouble(sentence, row.since, command, "schedules", values, row.tenant)
+            everywhere = "turno schedule list --all"
+            yield Trouble(sentence, row.since, command, "schedules", values, row.tenant, everywhere=everywhere)

@@ -118,6 +118,6 @@ def failing_webhooks(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         " GROUP BY tenant ORDER BY n DESC, tenant"
     )
     for row in cursor:
-        sentence = f"{row.n} webhooks or mails of {row.tenant} were given up after their last try"
-        command = f"turno webhook list --tenant {row.tenant}"
-        yield Trouble(sentence, None, command, "webhooks", {"tenant": row.tenant, "n": row.n}, row.tenant)
+        sentence = f"webhooks or mails of {row.tenant} were given up after their last try: {row.n}"
+        command, values = f"turno webhook list --tenant {row.tenant}", {"tenant": row.tenant, "n": row.n}
+        yield Trouble(sentence, None, command, "webhooks", values, row.tenant, everywhere="turno webhook list")

@@ -1,6 +1,7 @@
 """Read the faults of a running installation: affected tenant, start, and the command that repairs it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from shlex import quote
@@ -17,6 +18,7 @@ UNSERVED_FOR = timedelta(minutes=1)
 RESCUE_TAKES = timedelta(seconds=30)  # three rounds of maintenance
 LONG_WAIT = timedelta(minutes=5)
 OLD_SNAPSHOT = timedelta(minutes=30)
+MOST_OF_A_KIND = 3  # tenants with troubles of their own of one kind; a cause of more tenants is common to them
 OLDEST_TRANSACTIONS = 'psql -c "SELECT pid, usename, xact_start FROM pg_stat_activity ORDER BY xact_start LIMIT 3"'
 
 
@@ -33,6 +35,8 @@ class Trouble(NamedTuple):
     values: Mapping[str, Any]
     tenant: str | None = None
     alert: bool = True  # False: an operator's decision, or failures below the threshold of alerts
+    everywhere: str = ""  # the command for all tenants, of a kind that many tenants may have at the same time
+    others: int = 0  # further tenants with a trouble of this kind, which this trouble represents
 
 
 def troubles(
@@ -40,7 +44,8 @@ def troubles(
 ) -> list[Trouble]:
     """Return the faults, faults with an alert first; `companies` limits them to the tenants of these companies.
 
-    Faults that all tenants share, such as a silent worker, are always included.
+    Faults that all tenants share, such as a silent worker, are always included. Faults of one kind in more than
+    MOST_OF_A_KIND tenants are one fault.
     """
     with operator.transaction(), operator.cursor(row_factory=namedtuple_row) as cursor:
         named = None if companies is None else list(companies)
@@ -63,13 +68,27 @@ def troubles(
             *_old_snapshot(cursor),
         ]
         listed.sort(key=lambda trouble: not trouble.alert)
-        if named is None:
-            return listed
-        cursor.execute(
-            "SELECT n.slug FROM tenants n JOIN companies c ON c.id = n.company_id WHERE c.slug = ANY (%s)", (named,)
-        )
-        theirs = {row[0] for row in cursor}
-        return [trouble for trouble in listed if trouble.tenant is None or trouble.tenant in theirs]
+        if named is not None:
+            cursor.execute(
+                "SELECT n.slug FROM tenants n JOIN companies c ON c.id = n.company_id WHERE c.slug = ANY (%s)", (named,)
+            )
+            theirs = {row[0] for row in cursor}
+            listed = [trouble for trouble in listed if trouble.tenant is None or trouble.tenant in theirs]
+        return list(_by_kind(listed))
+
+
+def _by_kind(listed: Iterable[Trouble]) -> Iterator[Trouble]:
+    """Yield the first trouble of a kind for the troubles of this kind in many tenants, and each other trouble."""
+    tenants = Counter(trouble.kind for trouble in listed if trouble.everywhere)
+    seen = set[str]()
+    for trouble in listed:
+        many = tenants[trouble.kind]
+        if many <= MOST_OF_A_KIND:
+            yield trouble
+        elif trouble.kind not in seen:
+            seen.add(trouble.kind)
+            sentence = f"{trouble.sentence}; the same in {counted(many - 1, 'other tenant')}"
+            yield trouble._replace(sentence=sentence, command=trouble.everywhere, tenant=None, others=many - 1)
 
 
 def _unserved(
@@ -147,9 +166,8 @@ def _failing_maintenance(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
     for row in cursor:
         fail = "fails" if row.tasks == 1 else "fail"
         what = f"{counted(row.tasks, 'maintenance task')} {fail} for {row.slug}; {row.first}"
-        yield Trouble(
-            what, row.since, "turno maintain --once", "maintenance", {"tenant": row.slug, "n": row.tasks}, row.slug
-        )
+        values, command = {"tenant": row.slug, "n": row.tasks}, "turno maintain --once"
+        yield Trouble(what, row.since, command, "maintenance", values, row.slug, everywhere=command)
 
 
 def _long_waits(cursor: psycopg.Cursor[Any], unserved: Sequence[Any]) -> Iterator[Trouble]:
@@ -174,10 +192,20 @@ def _long_waits(cursor: psycopg.Cursor[Any], unserved: Sequence[Any]) -> Iterato
         if tenant.paused_at:
             what = f"{tenant.slug} is paused with {counted(tenant.waiting, 'job')}"
             command = _resume("tenant", tenant.slug)
-            yield Trouble(what, tenant.since, command, "paused tenant", values, tenant.slug, alert=False)
+            yield Trouble(
+                what,
+                tenant.since,
+                command,
+                "paused tenant",
+                values,
+                tenant.slug,
+                alert=False,
+                everywhere="turno tenant list",
+            )
         else:
             what = f"{tenant.slug} waits for its turn with {counted(tenant.waiting, 'job')}"
-            yield Trouble(what, tenant.since, "turno tenant shares", "long wait", values, tenant.slug)
+            command = "turno tenant shares"
+            yield Trouble(what, tenant.since, command, "long wait", values, tenant.slug, everywhere=command)
 
 
 def _paused_types(cursor: psycopg.Cursor[Any], companies: list[str] | None) -> Iterator[Trouble]:
@@ -240,7 +268,9 @@ def _parked(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         wait = "waits" if tenant.jobs == 1 else "wait"
         what = f"{counted(tenant.jobs, 'job')} of {tenant.slug} {wait} until a person settles a doubt"
         command = f"turno job list --tenant {tenant.slug} --needs-review"
-        yield Trouble(what, None, command, "review", {"tenant": tenant.slug, "n": tenant.jobs}, tenant.slug)
+        values = {"tenant": tenant.slug, "n": tenant.jobs}
+        everywhere = "turno job list --all --needs-review"
+        yield Trouble(what, None, command, "review", values, tenant.slug, everywhere=everywhere)
 
 
 def _old_snapshot(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
@@ -249,7 +279,8 @@ def _old_snapshot(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
     cursor.execute(
         """
         SELECT min(xact_start) AS since FROM pg_stat_activity
-        WHERE datname = current_database() AND xact_start < clock_timestamp() - %s::interval
+        WHERE datname = current_database() AND pid <> pg_backend_pid()
+          AND xact_start < clock_timestamp() - %s::interval
           AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL) AND backend_type <> 'autovacuum worker'
         """,
         (OLD_SNAPSHOT,),
