@@ -110,7 +110,7 @@ def test_an_open_demo_serves_other_terminals_until_ctrl_c(
 def test_a_killed_demo_is_no_obstacle(open_demo: subprocess.Popen[str], tmp_path: Path, marked: dict[str, str]) -> None:
     sockets = Path(str(conninfo_to_dict(str(dotenv_values(tmp_path / ".turno" / "demo.env")["DATABASE_URL"]))["host"]))
     open_demo.kill()
-    open_demo.wait(10)
+    open_demo.wait(60)
     assert sockets.exists()
     assert_everything_is_invoiced(play(tmp_path, marked))
     assert not sockets.exists()

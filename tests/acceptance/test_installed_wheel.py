@@ -103,7 +103,7 @@ def web(shop: Path, environment: dict[str, str], programs: Path) -> Iterator[str
 
 def answered(url: str) -> int:
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own server
+        with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310 - our own server
             return int(answer.status)
     except OSError:
         return 0
@@ -116,7 +116,7 @@ def test_wheel_has_one_package_and_runs_beside_app(
     assert {name for name in names if not name.endswith(".dist-info")} == {"turno"}
     options = ("--user", "ana", "--tenant", "suc0001")
     token = run(str(programs / "turno"), "token", *options, cwd=shop, env=environment).strip()
-    with urllib.request.urlopen(f"{web}/hello", timeout=5) as answer:  # noqa: S310 - our own server
+    with urllib.request.urlopen(f"{web}/hello", timeout=60) as answer:  # noqa: S310 - our own server
         assert answer.read() == b"hello from the shop"
     client = Client(web, tenant="suc0001", token=token)
     job = client.wait(client.submit("greet", {"name": "Ana"}), timeout=60)

@@ -123,7 +123,7 @@ def test_a_stopped_asgi_server_ends_its_streams(module_example: ExampleInstallat
             stream.until("ready")
             visitor.process.terminate()
             assert stream.until("bye", within=6) == {"reason": "shutting-down"}
-        visitor.process.wait(10)
+        visitor.process.wait(60)
 
 
 def test_gunicorn_streams_leave_half_of_the_threads(module_example: ExampleInstallation) -> None:

@@ -220,6 +220,6 @@ def report(outcomes: list[Outcome]) -> int:
     broken = all_schemas.failed(outcomes)
     for outcome in broken:
         click.echo(f"{outcome.slug or outcome.schema}: {outcome.error}", err=True)
-    done = f"{len(outcomes) - len(broken)} schemas done, {len(broken)} failed"
+    done = f"{counted(len(outcomes) - len(broken), 'schema')} done, {len(broken)} failed"
     print_message(done if outcomes else "no migration is pending")
     return 1 if broken else 0

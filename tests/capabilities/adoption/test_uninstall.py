@@ -87,7 +87,7 @@ def test_it_is_refused_while_workers_live_or_data_would_go(bare_host: Host) -> N
     add_company(host.admin, host.logins, "acme", "Acme")
     tenant = add_tenant(host.admin, host.logins, "own", "acme")
     host.admin.execute("INSERT INTO turno.workers (backend, host, pid) VALUES ('pool', 'here', 1)")
-    with pytest.raises(StillInUse, match="1 workers are alive: stop them"):
+    with pytest.raises(StillInUse, match="live workers: 1; stop them"):
         uninstall(host.admin, host.logins)
     host.admin.execute("DELETE FROM turno.workers")
     web = service_session(host.logins, host.logins.web, application="turno-web")

@@ -116,4 +116,4 @@ def test_a_server_that_answers_byte_by_byte_is_given_up(email: Mailer, monkeypat
         mail = email(f"smtp://127.0.0.1:{slow.getsockname()[1]}", None)
         with pytest.raises((smtplib.SMTPServerDisconnected, smtplib.SMTPConnectError)):
             mail.send(MESSAGE)
-        teller.join(5)
+        teller.join(60)

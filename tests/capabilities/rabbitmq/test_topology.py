@@ -58,7 +58,7 @@ class Deployed:
 
     def greets(self) -> bool:
         try:
-            ssl.get_server_certificate(("127.0.0.1", self.port), ca_certs=str(self.authority), timeout=5)
+            ssl.get_server_certificate(("127.0.0.1", self.port), ca_certs=str(self.authority), timeout=60)
         except OSError:
             return False
         return True

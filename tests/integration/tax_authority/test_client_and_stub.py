@@ -146,7 +146,7 @@ def test_server_without_valid_certificate_is_sent_nothing(tmp_path: Path) -> Non
         url = f"https://127.0.0.1:{listener.getsockname()[1]}/"
         with pytest.raises(AuthorityUnreachable, match="certificate verify failed"):
             HttpExchange(connect_seconds=5, read_seconds=5).post(url, b"a secret", "")
-        serving_thread.join(10)
+        serving_thread.join(60)
     assert not any(received)
 
 

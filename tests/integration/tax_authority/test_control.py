@@ -28,7 +28,7 @@ def stub() -> Iterator[TaxAuthorityStub]:
 
 
 def opened(what: str | Request) -> Any:
-    return urlopen(what, timeout=5)  # noqa: S310 - the stub on this machine
+    return urlopen(what, timeout=60)  # noqa: S310 - the stub on this machine
 
 
 def order(stub: TaxAuthorityStub, what: str, output: Any, **headers: str) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def test_the_command_serves_until_it_is_stopped() -> None:
         with opened(f"http://127.0.0.1:{port}/") as reply:
             assert reply.status == 200
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.communicate()

@@ -26,7 +26,7 @@ def test_marked_process_is_ended_even_if_it_ignores_sigterm() -> None:
         try:
             assert marked_with(mark) == [worker.pid]
             end_marked(mark, patience=0.2)
-            assert worker.wait(5) == -9
+            assert worker.wait(60) == -9
             assert shell.poll() is None
         finally:
             worker.kill()

@@ -19,17 +19,17 @@ def test_hint_during_a_send_is_sent_before_the_stop() -> None:
     def notify() -> None:
         sent.append("hint")
         sending.set()
-        go_on.wait(10)
+        go_on.wait(60)
 
     queue = PoolQueue(notify=notify, hang_up=lambda: sent.append("hung up"))
     assert queue.offer(REF)
-    assert sending.wait(10)
+    assert sending.wait(60)
     assert queue.offer(REF)
     stopping = Thread(target=queue.close)
     stopping.start()
     assert wait_until(lambda: not queue.offer(REF), within=10)  # the queue knows that it is closed before it continues
     go_on.set()
-    stopping.join(10)
+    stopping.join(60)
     assert sent == ["hint", "hint", "hung up"]
 
 

@@ -51,7 +51,7 @@ def obstacles(admin: Connection[Any], logins: Logins, *, drop_tenants: bool = Fa
         "SELECT count(*) FROM turno.workers WHERE alive_at > clock_timestamp() - interval '2 minutes'"
     )
     if workers[0]:
-        yield f"{workers[0]} workers are alive: stop them, or wait two minutes after they were killed"
+        yield f"live workers: {workers[0]}; stop them, or wait two minutes after they were killed"
     sessions = admin.execute(
         "SELECT DISTINCT application_name FROM pg_stat_activity"
         " WHERE datname = current_database() AND starts_with(usename, %s) ORDER BY 1",
