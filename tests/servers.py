@@ -10,7 +10,16 @@ import pytest
 
 from cli.servers.embedded_postgres import Cluster
 from cli.servers.private_rabbitmq import Node
-from cli.servers.system_packages import CHROMIUM, NGINX, PGBOUNCER, POSTGRES_15, PROMTOOL, SPIN, SYSTEMD_ANALYZE
+from cli.servers.system_packages import (
+    CHROMIUM,
+    LOGROTATE,
+    NGINX,
+    PGBOUNCER,
+    POSTGRES_15,
+    PROMTOOL,
+    SPIN,
+    SYSTEMD_ANALYZE,
+)
 from tests.quick_servers import quick_server
 from turno.testing.servers import fresh_database
 
@@ -59,6 +68,12 @@ def pgbouncer() -> Path:
 def nginx() -> Path:
     """The proxy that deploy/nginx configures."""
     return NGINX.require()
+
+
+@pytest.fixture
+def logrotate() -> Path:
+    """Rotates log files as deploy/logrotate configures."""
+    return LOGROTATE.require()
 
 
 @pytest.fixture

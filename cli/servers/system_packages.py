@@ -56,6 +56,7 @@ POSTGRES_15 = SystemPackage(
 PGBOUNCER = SystemPackage(name="pgbouncer", marker="pgbouncer", programs=("/usr/sbin/pgbouncer", "pgbouncer"))
 # Reads the files of deploy/ in tests.
 NGINX = SystemPackage(name="nginx", marker="nginx", programs=("/usr/sbin/nginx", "nginx"))
+LOGROTATE = SystemPackage(name="logrotate", marker="logrotate", programs=("/usr/sbin/logrotate", "logrotate"))
 PROMTOOL = SystemPackage(name="prometheus", marker="promtool", programs=("promtool",))
 # Searches the states of model/jobs.pml; it writes a C program.
 SPIN = SystemPackage(name="spin gcc libc6-dev", marker="spin", programs=("spin",))
@@ -68,6 +69,7 @@ WANTED = (
     POSTGRES_15,
     PGBOUNCER,
     NGINX,
+    LOGROTATE,
     PROMTOOL,
     SPIN,
     SYSTEMD_ANALYZE,

@@ -1,9 +1,15 @@
 """docs/monitoring.md describes the queries of deploy/, and a test compares it with /metrics."""
 
+import grp
 import json
+import os
+import pwd
 import re
 import subprocess
+import sys
 from pathlib import Path
+
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 METRIC = re.compile(r"\bturno_[a-z_]+")
@@ -35,3 +41,53 @@ def test_dashboard_uses_existing_metrics() -> None:
     requested = requested_for([target["expr"] for panel in board["panels"] for target in panel["targets"]])
     assert len(requested) > 10
     assert requested - described() == set()
+
+
+def test_daily_rotation_of_logs_loses_no_line(logrotate: Path, tmp_path: Path) -> None:
+    text = (ROOT / "deploy" / "logrotate").read_text(encoding="utf-8")
+    user, group = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(os.getegid()).gr_name
+    config, log = tmp_path / "turno", tmp_path / "workers.log"
+    config.write_text(
+        text.replace("/var/log/turno", str(tmp_path)).replace("/run/turno/workers.log", "").replace(
+            "su turno turno", f"su {user} {group}"
+        ),
+        encoding="utf-8",
+    )  # fmt: skip
+    config.chmod(0o644)
+    with log.open("a", encoding="utf-8") as inherited:
+        inherited.write("before\n")
+        inherited.flush()
+        command = [f"{logrotate}", "--force", f"--state={tmp_path}/state", f"{config}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        inherited.write("after\n")
+    (rotated,) = tmp_path.glob("workers.log-*")
+    assert (rotated.read_text(), log.read_text()) == ("before\n", "after\n")
+
+
+def test_ansible_reads_the_playbook_of_the_broker(tmp_path: Path) -> None:
+    playbook = ROOT / "deploy" / "rabbitmq" / "cluster.yml"
+    done = subprocess.run(
+        [
+            Path(sys.executable).parent / "ansible-playbook",
+            "--syntax-check",
+            "--inventory",
+            "broker1,broker2,",
+            playbook,
+        ],
+        env={**os.environ, "HOME": str(tmp_path), "LC_ALL": "C.UTF-8"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    scripts = re.findall(r"ansible.builtin.script: (\S+)", playbook.read_text(encoding="utf-8"))
+    assert {"permissions.sh", "policies.sh", "health.sh"} == set(scripts)
+    assert all((playbook.parent / script).exists() for script in scripts)
+    (configuration,) = [
+        task["ansible.builtin.copy"]["content"]
+        for play in yaml.safe_load(playbook.read_text(encoding="utf-8"))
+        for task in play["tasks"]
+        if "rabbitmq.conf" in str(task.get("ansible.builtin.copy"))
+    ]
+    assert "lookup('file', 'rabbitmq.conf')" in configuration

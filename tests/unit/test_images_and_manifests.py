@@ -138,7 +138,7 @@ def test_a_pod_runs_a_command_that_exists_confined_and_is_probed(name: str, pod:
     assert "memory" in container["resources"]["limits"]
     mounts = {mount["name"] for mount in container["volumeMounts"]}
     assert mounts == {volume["name"] for volume in pod["volumes"]}
-    if name.startswith(("web", "pool")):
+    if name in {manifest["metadata"]["name"] for manifest in objects() if manifest["kind"] == "Deployment"}:
         assert pod["terminationGracePeriodSeconds"] >= GRACE + 10
         assert {"startupProbe", "livenessProbe"} <= container.keys()
     for kind in ("startupProbe", "livenessProbe", "readinessProbe"):
@@ -164,7 +164,7 @@ def test_settings_and_secrets_of_the_cluster_exist() -> None:
     assert variables.keys() <= SETTINGS
     Settings.read(variables)
     named = {ref[kind]["name"] for _, pod in pods() for ref in pod["containers"][0]["envFrom"] for kind in ref}
-    assert named == {generated["name"], "turno-provisioner"}
+    assert named == {generated["name"], "turno-provisioner", "turno-rabbitmq", "turno-rabbitmq-setup"}
     assert not any(manifest["kind"] == "Secret" for manifest in objects())
 
 
@@ -176,6 +176,8 @@ def test_selectors_find_their_objects() -> None:
             assert manifest["spec"]["selector"]["matchLabels"] == labels[manifest["metadata"]["name"]]
     for manifest in objects():
         name = manifest["metadata"]["name"] if "metadata" in manifest else ""
+        if manifest["kind"] == "RabbitmqCluster":
+            labels[name] = {"app.kubernetes.io/name": name}  # set by the operator
         if manifest["kind"] == "PodDisruptionBudget":
             assert manifest["spec"]["selector"]["matchLabels"] == labels[name]
         if manifest["kind"] == "Service":
@@ -228,11 +230,28 @@ def test_kubernetes_knows_every_kind_and_field() -> None:
     ours = [
         manifest
         for manifest in objects()
-        if manifest["apiVersion"].partition("/")[0] not in {"kustomize.config.k8s.io", "keda.sh"}
+        if manifest["apiVersion"].partition("/")[0] not in {"kustomize.config.k8s.io", "keda.sh", "rabbitmq.com"}
     ]
     assert {known["kind"] for known in ours} > {"Deployment", "CronJob", "Job", "Ingress", "NetworkPolicy"}
     for known in ours:
         kubernetes_validate.validate(known, KUBERNETES, strict=True)
+
+
+def test_broker_of_the_cluster_is_configured_as_on_hosts() -> None:
+    (broker,) = [manifest for manifest in objects() if manifest["kind"] == "RabbitmqCluster"]
+    ours = broker["spec"]["rabbitmq"]["additionalConfig"].splitlines()
+    hosts = (ROOT / "deploy" / "rabbitmq" / "rabbitmq.conf").read_text(encoding="utf-8").splitlines()
+    assert set(ours) == {line for line in hosts if line.startswith(("cluster_", "disk_", "heartbeat"))}
+    assert broker["spec"]["tls"]["disableNonTLSListeners"]
+    labels = {
+        manifest["metadata"]["name"]: manifest["spec"]["template"]["metadata"]["labels"]
+        for manifest in objects()
+        if "template" in manifest.get("spec", {})
+    }
+    (policy,) = [manifest for manifest in objects() if manifest["kind"] == "NetworkPolicy" and "5671" in str(manifest)
+                 and manifest["spec"]["policyTypes"] == ["Ingress"]]  # fmt: skip
+    assert policy["spec"]["ingress"][0]["from"] == [{"podSelector": {"matchLabels": labels["consumer"]}}]
+    assert labels["create-queues"] == labels["consumer"]
 
 
 def test_kustomization_takes_every_file_and_patches_objects() -> None:
