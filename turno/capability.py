@@ -122,7 +122,8 @@ class Capability:
     """One capability. `name` is its folder, its source in ledgers and comments, and its word in TURNO_CAPABILITIES.
 
     `control` and `tenant` are the rights on its objects in the two kinds of schema; each of its relations is named
-    there. A check `(cursor) -> Iterator[Trouble]` reads the troubles of an installation, as an operator. `context` has
+    there. A check `(cursor) -> Iterator[Trouble]` reads the troubles of an installation, as an operator; a health
+    check is a statement of the web that returns their kinds, at a cost that does not grow with the jobs. `context` has
     the implementations `(job, *arguments) -> Any` of members of `JobContext`, called by `jobs/job_context.py`.
     A job section `(reader, visit, job_id) -> Markup` is a part of the job page, or of the operator's job page; an
     overview section `(operator, visit) -> Markup` of the operator's first page. A job
@@ -145,6 +146,7 @@ class Capability:
     announcements: tuple[LiteralString, ...] = ()
     tracer: Reference = ""  # () -> Tracer, which records spans of jobs: see `turno/tracing.py`
     checks: tuple[Reference, ...] = ()
+    health_checks: tuple[LiteralString, ...] = ()
     context: Mapping[str, Reference] = field(default_factory=dict)
     names: Mapping[str, Reference] = field(default_factory=dict)  # implementations of public names of `turno`
     job_sections: tuple[Reference, ...] = ()

@@ -63,6 +63,14 @@ MUTANTS = (
         ("tests/integration/store/test_troubles.py::test_jobs_of_a_paused_type_are_no_long_wait",),
     ),
     Mutant(
+        "a raised alert leaves the installation healthy",
+        OPERATOR,
+        "turno/web/api/health.py",
+        "for (kind,) in connection.execute(check)]",
+        "for (kind,) in ()]",
+        ("tests/integration/web/test_readiness.py::test_readyz_reports_alerts_and_pending_steps",),
+    ),
+    Mutant(
         "a trouble of a thousand tenants is a thousand troubles",
         OPERATOR,
         TROUBLES,

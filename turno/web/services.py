@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from os import getpid
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, LiteralString
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -135,6 +135,7 @@ class Services:
         self.job_sections: list[JobSection] = self._loaded("job_sections")
         self.operator_job_sections: list[OperatorJobSection] = self._loaded("operator_job_sections")
         self.overview_sections: list[OverviewSection] = self._loaded("overview_sections")
+        self.health_checks: list[LiteralString] = self._declared("health_checks")
 
     def _declared(self, name: str) -> list[Any]:
         """Return what the enabled capabilities declare in a field."""

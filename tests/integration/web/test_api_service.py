@@ -93,8 +93,8 @@ def test_an_operator_cancels_for_a_user(service: Service) -> None:
 
 def test_readiness_queries_the_database_and_health_does_not(service: Service) -> None:
     client = service.app.test_client()
-    assert client.get("/healthz").get_json() == {"status": "ok"}
-    assert client.get("/readyz").get_json() == {"status": "ok"}
+    assert client.get("/healthz").get_json() == {"status": "healthy", "alerts": []}
+    assert client.get("/readyz").get_json() == {"status": "healthy", "alerts": []}
 
 
 def test_readiness_names_its_obstacle(service: Service) -> None:

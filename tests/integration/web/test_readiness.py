@@ -34,9 +34,15 @@ def test_pending_migrations_are_reported(example: ExampleInstallation, before: s
         example.rows(after.format(web=example.logins.web))
 
 
-def test_readyz_reports_pending_steps_and_then_recovers(example: ExampleInstallation) -> None:
+def test_readyz_reports_alerts_and_pending_steps(example: ExampleInstallation) -> None:
     with web_of(example) as web:
-        assert ask(web, "GET", "/readyz", {}) == (200, {"status": "ok"})
+        assert ask(web, "GET", "/readyz", {}) == (200, {"status": "healthy", "alerts": []})
+        example.rows(
+            "INSERT INTO turno.alert_states (key, kind, tenant, sentence, command, rank)"
+            " SELECT n, 'long wait', 'suc0001', 'suc0001 waits', 'turno status', n FROM generate_series(1, 2) AS n"
+        )
+        assert ask(web, "GET", "/readyz", {}) == (200, {"status": "degraded", "alerts": ["long wait"]})
+        example.rows("DELETE FROM turno.alert_states")
         example.rows("UPDATE turno.schema_migrations SET version = 9999 WHERE version = 1")
         status, problem = ask(web, "GET", "/readyz", {})
         assert (status, problem["type"]) == (503, "/docs#unavailable")

@@ -15,9 +15,10 @@ NOT_READY_SECONDS = "2"
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """All is well."""
+    """A process that serves requests; `degraded` means that alerts are raised, of the kinds in `alerts`."""
 
-    status: Literal["ok"]
+    status: Literal["healthy", "degraded"]
+    alerts: list[str]
 
 
 @health.operation("GET /healthz", everybody=True)
@@ -26,12 +27,15 @@ def healthz() -> Health:
 
     Sends no query: a restart of this process would not repair the database.
     """
-    return Health("ok")
+    return Health("healthy", [])
 
 
 @health.operation("GET /readyz", everybody=True, problems=(Kind.UNAVAILABLE,))
 def readyz() -> Health:
-    """Ask whether requests can be served."""
+    """Ask whether requests can be served, and which alerts are raised.
+
+    A raised alert, such as `lacks worker`, does not change the status 200: another web process would not serve better.
+    """
     with services().connection() as connection:
         reachable = answers(connection)
     readiness = services().readiness
@@ -40,4 +44,6 @@ def readyz() -> Health:
         raise Problem(
             Kind.UNAVAILABLE, waiting_for or "The database does not answer.", headers={"Retry-After": NOT_READY_SECONDS}
         )
-    return Health("ok")
+    with services().connection() as connection:
+        alerts = [kind for check in services().health_checks for (kind,) in connection.execute(check)]
+    return Health("degraded" if alerts else "healthy", alerts)
