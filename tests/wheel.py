@@ -33,12 +33,23 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The programs' folder of an environment with the wheel and its requirements, and nothing of ours beside."""
+    """The programs' folder of an environment with the wheel, its web and the pinned requirements."""
     folder = tmp_path_factory.mktemp("environment")
     pins = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]["constraint-dependencies"]
     (folder / "pins.txt").write_text("\n".join(pins))
-    run("uv", "venv", "--quiet", "--python", sys.executable, str(folder / "venv"), cwd=folder)
+    return _installed(folder, "--constraints", "pins.txt", f"turno-jobs[serve] @ {wheel.as_uri()}")
+
+
+@pytest.fixture(scope="session")
+def oldest_programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs' folder of an environment with the wheel alone and the oldest versions that it accepts."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    folder = tmp_path_factory.mktemp("oldest")
+    return _installed(folder, "--resolution", "lowest-direct", str(wheel), *project["dependencies"])
+
+
+def _installed(folder: Path, *arguments: str) -> Path:
     python = folder / "venv" / "bin" / "python"
-    install = ("uv", "pip", "install", "--quiet", "--constraints", "pins.txt", "--python", str(python))
-    run(*install, str(wheel), cwd=folder)
+    run("uv", "venv", "--quiet", "--python", sys.executable, str(folder / "venv"), cwd=folder)
+    run("uv", "pip", "install", "--quiet", "--python", str(python), *arguments, cwd=folder)
     return python.parent

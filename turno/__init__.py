@@ -87,7 +87,12 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module  # noqa: PLC0415 - see the docstring
 
     if name in _PLACES:
-        return getattr(import_module(_PLACES[name]), name)
+        try:
+            return getattr(import_module(_PLACES[name]), name)
+        except ModuleNotFoundError as error:
+            if error.name != "flask":
+                raise
+            raise ImportError(f"turno.{name} needs Flask: install turno-jobs with its extra `web`") from error
     if name in __all__:
         return import_module("turno.capability").public_name(name)
     raise AttributeError(f"module 'turno' has no attribute {name!r}")

@@ -61,6 +61,18 @@ PROJECT = {
     """,
 }
 
+ENQUEUE = """
+import os, sys
+import psycopg, turno
+with psycopg.connect(os.environ["DATABASE_URL"]) as connection:
+    turno.enqueue(connection, "suc0001", "greet", name="Ana")
+print(sorted({"click", "flask", "jwt", "redis", "uvicorn"} & set(sys.modules)))
+try:
+    turno.Turno
+except ImportError as error:
+    print(error)
+"""
+
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
@@ -121,6 +133,28 @@ def test_wheel_has_one_package_and_runs_beside_app(
     client = Client(web, tenant="suc0001", token=token)
     job = client.wait(client.submit("greet", {"name": "Ana"}), timeout=60)
     assert job.result == {"greeted": "Ana"}, (shop / "slots" / "workers.log").read_text()
+
+
+def test_wheel_without_extras_enqueues_and_works(
+    shop: Path, environment: dict[str, str], oldest_programs: Path
+) -> None:
+    """Without Flask, Redis and a server, with the oldest versions that the package accepts."""
+
+    def turno(*arguments: str) -> str:
+        return run(str(oldest_programs / "turno"), *arguments, cwd=shop, env=environment)
+
+    (shop / "app" / "__init__.py").write_text("")
+    turno("db", "migrate", "--yes")
+    turno("tenant", "add", "suc0001", "--company", "shop", "--name", "The Shop")
+    imported, missing = run(str(oldest_programs / "python"), "-c", ENQUEUE, cwd=shop, env=environment).splitlines()
+    assert imported == "[]"
+    assert missing == "turno.Turno needs Flask: install turno-jobs with its extra `web`"
+    turno("work", "--once")
+    assert turno("job", "list", "--tenant", "suc0001", "--status", "completed").count("greet") == 1
+    refused = subprocess.run(
+        [oldest_programs / "turno", "serve"], cwd=shop, env=environment, capture_output=True, text=True, check=False
+    )
+    assert refused.stderr.endswith("`turno serve` needs uvicorn: install turno-jobs with its extra `serve`\n")
 
 
 def test_mypy_accepts_the_readme_s_handler(wheel: Path, programs: Path, tmp_path: Path) -> None:

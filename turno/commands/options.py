@@ -22,7 +22,7 @@ from turno.store.operator.job_search import JobsWanted
 by_option = click.option("--by", default=person, help="Name in the audit; by default the user of this shell.")
 
 
-class Moment(click.ParamType[datetime]):
+class Moment(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.4
     """A moment as `turno.jobs.moment` reads it; with `ago` a duration such as 15m ends now."""
 
     name = "moment"

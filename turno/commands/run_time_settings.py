@@ -25,10 +25,10 @@ class NoSuchType(TurnoError):
     """No handler has this type."""
 
 
-def _setting(name: str, kind: click.ParamType[Any], about: str, metavar: str = "N|none") -> Callable[..., Any]:
+def _setting(name: str, kind: "click.ParamType[Any]", about: str, metavar: str = "N|none") -> Callable[..., Any]:
     """Return an option with the values of `kind`, and `none` to remove the value."""
 
-    class OrNone(click.ParamType[Any]):
+    class OrNone(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.4
         name = kind.name
 
         def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:

@@ -5,6 +5,7 @@ A probe by `--check` loads no driver, and a process loads only its own modules.
 
 import signal
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, time
 from typing import Any
@@ -167,6 +168,8 @@ def assert_alive(settings: Settings) -> None:
 @click.command(epilog="Example: turno serve")
 def serve() -> None:
     """Serve the API and the pages at TURNO_WEB_BIND until SIGTERM."""
+    if find_spec("uvicorn") is None:
+        raise InvalidSettings(["`turno serve` needs uvicorn: install turno-jobs with its extra `serve`"])
     seal(*WEB_NEEDS)
     from turno.http_server.web_server import WebServer  # noqa: PLC0415 - after `seal`, and not for workers
     from turno.wiring.logins import logins_of  # noqa: PLC0415

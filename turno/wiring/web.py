@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from threading import Event, Lock, Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from flask import Flask
@@ -17,7 +17,6 @@ from turno.capability import enabled, load
 from turno.dispatch.dispatcher import BackendChoice, Dispatcher
 from turno.environment import read_settings, variables
 from turno.errors import InvalidSettings
-from turno.http_server.web_server import Served
 from turno.jobs.handler import Registry, named_handlers
 from turno.maintenance.tasks import UNATTENDED
 from turno.queues.interface import QueueInterface
@@ -32,6 +31,9 @@ from turno.web.pages.page_routes import Pages
 from turno.web.services import AskPrincipal, Live, Services, services_of
 from turno.wiring.logins import logins_of
 from turno.wiring.shared import inline_runner, queue_named, regular_maintenance
+
+if TYPE_CHECKING:
+    from turno.http_server.web_server import Served
 
 log = logging.getLogger(__name__)
 
@@ -152,8 +154,10 @@ def _open_queue(settings: Settings, upkeep: WebMaintenance, name: str) -> QueueI
     return queue_named(name, settings, variables(dotenv=False))
 
 
-def serving_application(settings: Settings) -> Served:
+def serving_application(settings: Settings) -> "Served":
     """Return the application of TURNO_WEB_APP, else that of Turno alone."""
+    from turno.http_server.web_server import Served  # noqa: PLC0415 - a mounting application has no uvicorn
+
     allow_descriptors(settings.limits.streams + SPARE_DESCRIPTORS)
     if settings.web_app:
         app = _named(settings.web_app)

@@ -27,7 +27,7 @@ class NotSaved(TurnoError):
     """No change was made; the message has the reason."""
 
 
-class Seconds(click.ParamType[int]):
+class Seconds(click.ParamType):  # type: ignore[type-arg]  # not generic before click 8.4
     """A number of seconds, or of minutes, hours or days as in 15m, 6h, 1d."""
 
     name = "duration"
