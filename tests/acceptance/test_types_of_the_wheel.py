@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,10 @@ WRONG = {
 }
 
 
+WRONG_CODE = CODE + "\n".join(["", *WRONG.values(), ""])
+WRONG_LINES = {len(CODE.splitlines()) + 2 + number for number in range(len(WRONG))}
+
+
 def checked(folder: Path, programs: Path, code: str) -> tuple[int, str]:
     (folder / "shop.py").write_text(code)
     command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(programs / "python"), "shop.py"]
@@ -67,7 +72,18 @@ def test_correct_code_passes_mypy_strict(tmp_path: Path, programs: Path) -> None
 
 
 def test_each_wrong_call_is_found(tmp_path: Path, programs: Path) -> None:
-    status, result = checked(tmp_path, programs, CODE + "\n".join(["", *WRONG.values(), ""]))
-    first = len(CODE.splitlines()) + 2
-    lines = {line.split(":")[1] for line in result.splitlines() if ": error:" in line}
-    assert (status, lines) == (1, {str(first + number) for number in range(len(WRONG))}), result
+    status, result = checked(tmp_path, programs, WRONG_CODE)
+    lines = {int(line.split(":")[1]) for line in result.splitlines() if ": error:" in line}
+    assert (status, lines) == (1, WRONG_LINES), result
+
+
+def test_pyright_strict_finds_each_wrong_call_and_no_other(tmp_path: Path, programs: Path) -> None:
+    """By basedpyright: unlike pyright's own package, it includes the checker and downloads nothing when it runs."""
+    (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict"}')
+    (tmp_path / "shop.py").write_text(CODE)
+    (tmp_path / "wrong.py").write_text(WRONG_CODE)
+    command = [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", str(programs / "python")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200)
+    found = json.loads(done.stdout)
+    places = {(Path(each["file"]).name, each["range"]["start"]["line"] + 1) for each in found["generalDiagnostics"]}
+    assert (found["summary"]["filesAnalyzed"], places) == (2, {("wrong.py", line) for line in WRONG_LINES}), done.stdout
