@@ -46,6 +46,8 @@ RABBITMQ = SystemPackage(
 )
 CHROMIUM = SystemPackage(name="chromium", marker="chromium", programs=("chromium", "chromium-browser", "google-chrome"))
 TYPESCRIPT = SystemPackage(name="node-typescript", marker="typescript", programs=("tsc",))
+NODE = SystemPackage(name="nodejs", marker="node", programs=("node", "nodejs"))
+MODULES = Path("usr", "share", "nodejs")  # the libraries of Node in Debian's packages
 # The driver for PostgreSQL is a separate package without a program.
 PHP = SystemPackage(name="php-cli php-pgsql", marker="php", programs=("php",))
 # The oldest supported server, beside the embedded server.
@@ -65,6 +67,7 @@ WANTED = (
     RABBITMQ,
     CHROMIUM,
     TYPESCRIPT,
+    NODE,
     PHP,
     POSTGRES_15,
     PGBOUNCER,
@@ -95,6 +98,17 @@ def install(packages: Sequence[SystemPackage], *, policy: Path = POLICY) -> bool
     with no_service_starts(policy):
         # A bare image often has no package lists; they are fetched only when they are missed.
         return _apt_get("install", packages) or (_apt_get("update") and _apt_get("install", packages))
+
+
+def unpack(names: Sequence[str], folder: Path) -> None:
+    """Unpack packages in `folder` without their dependencies: with a Node of another origin, apt-get installs none."""
+    folder.mkdir(parents=True)
+    download = ["apt-get", "--quiet", "download", *names]
+    if subprocess.run(download, cwd=folder, check=False).returncode:
+        _apt_get("update")
+        subprocess.run(download, cwd=folder, check=True)
+    for package in folder.glob("*.deb"):
+        subprocess.run(["dpkg-deb", "--extract", package, folder], check=True)
 
 
 @contextlib.contextmanager

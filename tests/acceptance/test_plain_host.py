@@ -17,7 +17,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from cli.servers.system_packages import PHP
+from cli.servers.system_packages import MODULES, NODE, PHP, unpack
 from tests.acceptance.turno_process import OURS
 from tests.installation import ROOT
 from turno.testing.wait import wait_until
@@ -180,3 +180,41 @@ def test_php_enqueues_and_follows_a_job(adopted: PlainHost, php: Path) -> None:
         assert adopted.run(*follow, first) == "completed {}\n"
     unknown = "00000000-0000-0000-0000-000000000000"
     assert adopted.run(*follow, unknown) == f"The tenant has no job {unknown}.\n"
+
+
+@pytest.fixture(scope="session")
+def node() -> Path:
+    return NODE.require()
+
+
+@pytest.fixture(scope="session")
+def library_pg(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with Node's library `pg`."""
+    folder = tmp_path_factory.mktemp("node") / "debian"
+    unpack(["node-pg", "node-split2"], folder)
+    return folder / MODULES
+
+
+@pytest.mark.deep
+def test_node_enqueues_and_follows_a_job(adopted: PlainHost, node: Path, library_pg: Path) -> None:
+    server = {name: str(value) for name, value in conninfo_to_dict(adopted.url).items()}
+    variables = {
+        "NODE_PATH": str(library_pg),
+        "PGHOST": server["host"],
+        "PGPORT": server.get("port", "5432"),
+        "PGDATABASE": server["dbname"],
+        "PGUSER": adopted.role,
+        "PGPASSWORD": "x",
+    }
+
+    def run(program: str, *arguments: str) -> str:
+        return adopted.run(str(node), str(EXAMPLES / "node" / program), *arguments, **variables)
+
+    first = run("enqueue.js").strip()
+    assert run("enqueue.js").strip() == first
+    assert adopted.admin.execute("SELECT count(*) FROM suc0001.sales").fetchone() == (2,)
+    with pool_of(adopted):
+        assert run("follow.js", "suc0001", first) == "completed {}\n"
+    assert _text(adopted.admin.execute("SELECT total FROM suc0001.reports").fetchone()) == ("200",)
+    unknown = "00000000-0000-0000-0000-000000000000"
+    assert run("follow.js", "suc0001", unknown) == f"The tenant has no job {unknown}.\n"
