@@ -67,6 +67,15 @@ def durable() -> None:
         add("Ana")
 
 
+def read_without_a_table() -> None:
+    before = Customer._meta.db_table
+    Customer._meta.db_table = "of_another_schema"
+    try:
+        Customer.objects.get(id="Ana")
+    finally:
+        Customer._meta.db_table = before
+
+
 DEEDS: dict[str, Callable[[], object]] = {
     "add": lambda: add("Ana"),
     "fail": fail_after,
@@ -74,6 +83,7 @@ DEEDS: dict[str, Callable[[], object]] = {
     "lock and change": lock_and_change,
     "catch without a savepoint": catch_without_a_savepoint,
     "durable": durable,
+    "no table": read_without_a_table,
     "close": lambda: connection.close(),  # noqa: PLW0108 - a proxy of the present connection
     "commit": transaction.commit,
     "on commit": lambda: transaction.on_commit(lambda: None),
@@ -136,6 +146,11 @@ def test_atomic_is_a_savepoint(example: ExampleInstallation, name: str) -> None:
     [
         ("fail", "ValueError", "not today"),
         ("durable", "RuntimeError", "durable atomic block cannot be nested"),
+        (
+            "no table",
+            "UndefinedTable",
+            "of_another_schema(?s:.*)model of SHARED_APPS give the payload",
+        ),
         ("close", "HandlerMisuse", "a handler must not close its connection"),
         ("commit", "TransactionManagementError", "forbidden when an 'atomic' block is active"),
         ("on commit", "HandlerMisuse", "enqueue a job, or call job.once"),

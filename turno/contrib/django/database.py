@@ -16,6 +16,7 @@ from django.db.backends.postgresql.psycopg_any import get_adapters_template
 from django.db.backends.signals import connection_created
 from django.db.transaction import Atomic
 from psycopg.adapt import AdaptersMap
+from psycopg.errors import UndefinedTable
 from psycopg.rows import TupleRow
 
 from turno.errors import HandlerMisuse
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from turno.jobs.job_context import JobContext
 
 RV = TypeVar("RV")
+NO_TABLE = (
+    "The login of a job reads the schema of its tenant alone: migrate this tenant; for a model of SHARED_APPS give the"
+    " payload of the job the values"
+)
 _ALIAS: ContextVar[str | None] = ContextVar("_ALIAS", default=None)  # of the database that is a job's
 
 
@@ -53,8 +58,11 @@ def job_database(job: JobContext, using: str = DEFAULT_DB_ALIAS) -> Iterator[Non
         if wrapper.needs_rollback:
             raise HandlerMisuse("an error inside atomic(savepoint=False) was caught: let it pass, or use a savepoint")
     except Error as error:
-        if isinstance(error.__cause__, psycopg.Error):
-            raise error.__cause__ from error
+        cause = error.__cause__
+        if isinstance(cause, UndefinedTable):
+            raise UndefinedTable(f"{cause}\n{NO_TABLE}") from error
+        if isinstance(cause, psycopg.Error):
+            raise cause from error
         raise
     finally:
         _ALIAS.reset(token)
