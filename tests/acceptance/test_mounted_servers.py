@@ -33,6 +33,8 @@ SERVERS = {
     "gunicorn": [*GUNICORN, "--bind=127.0.0.1:{port}", "tests.mounting_host:create_app()"],
     "serve": ["turno.commands.main", "serve"],
     "uvicorn": ["uvicorn", "--port={port}", ASGI_HOST],
+    "django": ["uvicorn", "--port={port}", "tests.mounting_django_host:asgi"],
+    "django by gunicorn": [*GUNICORN, "--bind=127.0.0.1:{port}", "tests.mounting_django_host:wsgi"],
     "hypercorn": ["hypercorn", "--bind=127.0.0.1:{port}", ASGI_HOST],
 }
 
@@ -98,7 +100,7 @@ def served_by(server: str, example: ExampleInstallation) -> Iterator[Visitor]:
         process.wait(20)
 
 
-@pytest.mark.parametrize("server", ["gunicorn", "serve", "uvicorn", pytest.param("hypercorn", marks=pytest.mark.deep)])
+@pytest.mark.parametrize("server", [*list(SERVERS)[:-1], pytest.param("hypercorn", marks=pytest.mark.deep)])
 def test_the_host_s_users_submit_look_and_follow(module_example: ExampleInstallation, server: str) -> None:
     with served_by(server, module_example) as visitor:
         assert visitor.ask("POST", f"{AT}/api/jobs/greetings", json.dumps(valid_body()))[0] == 401
@@ -114,8 +116,9 @@ def test_the_host_s_users_submit_look_and_follow(module_example: ExampleInstalla
         assert visitor.ask("GET", "/nowhere") == (404, "the ERP knows no such page")
 
 
-def test_a_stopped_asgi_server_ends_its_streams(module_example: ExampleInstallation) -> None:
-    with served_by("uvicorn", module_example) as visitor:
+@pytest.mark.parametrize("server", ["uvicorn", "django"])
+def test_a_stopped_asgi_server_ends_its_streams(module_example: ExampleInstallation, server: str) -> None:
+    with served_by(server, module_example) as visitor:
         visitor.sign_in("cleo")
         assert visitor.ask("POST", f"{AT}/api/jobs/greetings", b" " * 1_100_000)[0] == 413
         assert visitor.ask("GET", f"{AT}/api/jobs/{visitor.submit()}?wait=1")[0] == 200

@@ -353,7 +353,7 @@ MUTANTS = (
     Mutant(
         "the server of an application waits for open streams",
         HOSTS,
-        "turno/wiring/asgi.py",
+        "turno/wiring/mounted.py",
         "            loop.call_soon_threadsafe(services_of(self._app).live.end_all)\n",
         "            pass\n",
         ("tests/acceptance/test_mounted_servers.py::test_a_stopped_asgi_server_ends_its_streams",),

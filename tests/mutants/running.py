@@ -28,6 +28,7 @@ FEW = "PERFORMANCE section 2, growth: the work for one job does not depend on th
 DJANGO = "tests/integration/contrib/test_django.py"
 DJANGO_TENANTS = "tests/integration/contrib/test_django_tenants.py"
 DJANGO_AWAITED = "tests/integration/contrib/test_django_awaited.py"
+DJANGO_PAGES = "tests/integration/contrib/test_django_pages.py"
 DJANGO_CHECKS = "tests/integration/contrib/test_django_checks.py"
 DEFINER = "LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT"
 
@@ -456,6 +457,22 @@ MUTANTS = (
         "if connection.alias == _ALIAS.get() and",
         "if False and",
         (f"{DJANGO_AWAITED}::test_awaited_query_of_an_async_handler_is_refused",),
+    ),
+    Mutant(
+        "users of all tenants are users of the tenant that their request names",
+        "docs/decisions/0202-a-view-of-django.md",
+        "turno/contrib/django/pages.py",
+        "    if not router.allow_migrate_model(",
+        "    if False and not router.allow_migrate_model(",
+        (f"{DJANGO_PAGES}::test_user_and_tenant_of_django_become_those_of_turno",),
+    ),
+    Mutant(
+        "a stream of Turno stays open in Django",
+        "docs/decisions/0202-a-view-of-django.md",
+        "turno/contrib/django/pages.py",
+        "weakref.finalize(result, _end, response)",
+        "print",
+        (f"{DJANGO_PAGES}::test_events_are_not_compressed_and_the_body_is_closed",),
     ),
     Mutant(
         "a service's models outside of the job are not reported",

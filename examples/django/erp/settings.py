@@ -16,15 +16,42 @@ DATABASES = {
     }
 }
 DATABASE_ROUTERS = ["django_tenants.routers.TenantSyncRouter"]
-MIDDLEWARE = ["django_tenants.middleware.main.TenantMainMiddleware"]
+MIDDLEWARE = [
+    "django_tenants.middleware.main.TenantMainMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
 SHARED_APPS = [
     "django_tenants",
-    "django.contrib.contenttypes",
     "customers",
     "turno.contrib.django",
 ]
-TENANT_APPS = ["sales"]
+TENANT_APPS = [
+    "django.contrib.contenttypes",
+    "django.contrib.auth",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.admin",
+    "sales",
+]
 INSTALLED_APPS = [*SHARED_APPS, *TENANT_APPS]
+LOGIN_URL = "admin:login"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+STATIC_URL = "static/"
 TENANT_MODEL = "customers.Customer"
 TENANT_DOMAIN_MODEL = "customers.Domain"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

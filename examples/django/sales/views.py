@@ -12,5 +12,6 @@ from sales.models import Invoice
 def add_invoice(request: HttpRequest) -> JsonResponse:
     with transaction.atomic():
         invoice = Invoice.objects.create(total=request.POST["total"])
-        job = turno.enqueue(connection, connection.schema_name, "compute_tax", invoice=invoice.pk)
+        user = request.user.get_username() or None
+        job = turno.enqueue(connection, connection.schema_name, "compute_tax", invoice=invoice.pk, user=user)
     return JsonResponse({"job": job.job_id})

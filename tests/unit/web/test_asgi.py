@@ -16,7 +16,7 @@ from turno import Principal, TurnoASGI
 from turno.http_server import front
 from turno.http_server.front import PART_BYTES, WsgiResponse
 from turno.settings import Limits, Settings
-from turno.wiring.asgi import PRINCIPAL
+from turno.wiring.mounted import PRINCIPAL
 
 if TYPE_CHECKING:
     from turno.http_server.front import Message, Scope
