@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import os
 import re
 import secrets
@@ -11,7 +9,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +17,6 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from cli.servers.free_port import free_port
 from tests.acceptance.turno_process import OURS
 from tests.installation import ROOT
 from turno.testing.wait import wait_until
@@ -33,7 +29,6 @@ pytestmark = pytest.mark.deep
 
 EXAMPLE = ROOT / "examples" / "django"
 PAGE = ROOT / "docs" / "writing-handlers.md"
-MOUNTING = ROOT / "docs" / "mounting.md"
 ADMIN = "postgresql://admin@localhost/erp"
 POST = """
 import sys
@@ -41,51 +36,6 @@ from django.test import Client
 for total in sys.argv[2:]:
     assert Client().post("/invoices/", {"total": total}, HTTP_HOST=f"{sys.argv[1]}.localhost").status_code == 200
 """
-
-SIGN_IN = """
-from django.contrib.auth.models import User
-from django.test import Client
-from django_tenants.utils import schema_context
-with schema_context("suc0001"):
-    client = Client()
-    client.force_login(User.objects.create_superuser("ana"))
-    print(client.cookies["sessionid"].value)
-"""
-
-
-@dataclass(frozen=True)
-class Browser:
-    """A browser at a tenant's host of the server, with the session of a user of Django."""
-
-    port: int
-    session: str
-    tenant: str = "suc0001"
-
-    def request(self, method: str, path: str, body: str | None = None) -> http.client.HTTPResponse:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        token = "c" * 32
-        headers = {
-            "Host": f"{self.tenant}.localhost:{self.port}", "X-Schema": self.tenant, "Sec-Fetch-Site": "same-origin",
-            "Cookie": f"sessionid={self.session}; csrftoken={token}", "X-CSRFToken": token,
-            "Content-Type": "application/x-www-form-urlencoded", "Accept-Encoding": "gzip",
-        }  # fmt: skip
-        connection.request(method, path, body, headers)
-        return connection.getresponse()
-
-    def read(self, method: str, path: str, body: str | None = None) -> str:
-        response = self.request(method, path, body)
-        text = response.read().decode()
-        assert response.status == 200, (response.status, text)
-        return text
-
-    def location(self, path: str) -> str | None:
-        return self.request("GET", path).headers["Location"]
-
-    def finds_server(self) -> bool:
-        try:
-            return self.request("GET", "/jobs/readyz").status == 200
-        except OSError:
-            return False
 
 
 @dataclass(frozen=True)
@@ -96,18 +46,6 @@ class Project:
     url: str
     application: str
     admin: psycopg.Connection[Any]
-
-    @contextmanager
-    def served(self, command: str, session: str) -> Iterator[Browser]:
-        browser = Browser(free_port(), session)
-        process = self.start(f"QUEUE_BACKEND=pool python -m {command} --port={browser.port}")
-        try:
-            assert wait_until(lambda: process.poll() is not None or browser.finds_server(), within=120)
-            assert process.poll() is None, process.communicate()[0]
-            yield browser
-        finally:
-            process.terminate()
-            process.communicate(timeout=30)
 
     def start(self, command: str) -> subprocess.Popen[str]:
         kept = {name: value for name, value in os.environ.items() if name not in (*OURS, "TURNO_HANDLERS")}
@@ -164,7 +102,6 @@ def test_commands_of_the_page_run_a_job_in_each_schema(project: Project) -> None
     assert project.taxes("suc0001") == [("100.00", None), ("7.50", None)]
     assert "turno.W" not in project.run("python manage.py turno work --once")
     assert project.taxes("suc0001") == [("100.00", "21.00"), ("7.50", "1.58")]
-    users_see_their_jobs(project)
     worker = project.start(work)
     project.post("suc0002", "1000")
     try:
@@ -182,23 +119,6 @@ def test_commands_of_the_page_run_a_job_in_each_schema(project: Project) -> None
     project.run("python manage.py turno db check")
     project.run("python manage.py turno db uninstall --yes")
     assert project.admin.execute("SELECT FROM pg_namespace WHERE nspname = 'turno' OR nspname ~ '^t_'").rowcount == 0
-
-
-def users_see_their_jobs(project: Project) -> None:
-    """The signed-in user of Django sees the jobs, from the admin also; nobody else does."""
-    page = MOUNTING.read_text(encoding="utf-8")
-    section = page[page.index("## In Django") : page.index("## In FastAPI")]
-    (serve,) = re.findall(r"^\$ (.*)$", section, re.MULTILINE)
-    session = project.run(shlex.join(["python", "-c", f"import django; django.setup(){SIGN_IN}"])).strip()
-    with project.served(serve, session) as ana:
-        assert '"/admin/turno/job/"' in ana.read("GET", "/admin/")
-        assert ana.location("/admin/turno/job/") == "/jobs/"
-        job = json.loads(ana.read("POST", "/invoices/", "total=200"))["job"]
-        assert job in ana.read("GET", "/jobs/")
-        nobody, elsewhere = Browser(ana.port, "none"), Browser(ana.port, session, "suc0002")
-        for stranger in (nobody, elsewhere):
-            assert stranger.location("/jobs/?show=all") == "/admin/login/?next=%2Fjobs%2F%3Fshow%3Dall"
-            assert stranger.request("GET", f"/jobs/api/jobs/{job}").status == 401
 
 
 def test_tests_of_the_example_pass(project: Project) -> None:
