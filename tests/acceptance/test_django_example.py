@@ -37,6 +37,26 @@ for total in sys.argv[2:]:
     assert Client().post("/invoices/", {"total": total}, HTTP_HOST=f"{sys.argv[1]}.localhost").status_code == 200
 """
 
+PAGES = """
+import sys
+from django.contrib.auth import get_user_model
+from django.test import Client
+from django_tenants.utils import schema_context
+from dotenv import load_dotenv
+load_dotenv(".env")
+with schema_context(sys.argv[1]):
+    get_user_model().objects.create_superuser("ana", password="secret")
+client = Client(HTTP_HOST=f"{sys.argv[1]}.localhost")
+assert client.get("/jobs/")["Location"].startswith("/admin/login/")
+client.post("/admin/login/", {"username": "ana", "password": "secret"})
+job = client.post("/invoices/", {"total": "1"}).json()["job"]
+assert job in client.get("/jobs/").content.decode()
+answer = client.get("/jobs/api/jobs/" + job, HTTP_X_SCHEMA=sys.argv[1])
+assert answer.json()["type"] == "compute_tax"
+assert "/admin/turno/job/" in client.get("/admin/").content.decode()
+assert client.get("/admin/turno/job/")["Location"] == "/jobs/"
+"""
+
 
 @dataclass(frozen=True)
 class Project:
@@ -109,6 +129,7 @@ def test_commands_of_the_page_run_a_job_in_each_schema(project: Project) -> None
     finally:
         worker.terminate()
         worker.communicate(timeout=30)
+    project.run(shlex.join(["python", "-c", f"import django; django.setup(){PAGES}", "suc0002"]))
     project.run("python manage.py check --fail-level WARNING")
     migrations = project.folder / "sales" / "migrations"
     later = (migrations / "0001_initial.py").read_text().replace('"Invoice"', '"Line"')
