@@ -59,7 +59,7 @@ CATALOGS: LiteralString = (
 def run(options: Options) -> Report:
     """Measure on a private server, then fill the table of the model and run its busiest hours."""
     report = Report("scaling", "ms a job")
-    counts, jobs = options.of(((10, 50, 150), 2_000), quick=((5, 15, 40), 500), smoke=((1, 2, 3), 100))
+    counts, jobs = options.of(((10, 50, 1_000), 2_000), quick=((5, 15, 40), 500), smoke=((1, 2, 3), 100))
     with open_environment() as bench, ExitStack() as stack:
         report.facts["claim, ms a job"] = claims = _claims(bench, stack, options)
         report.facts["operator's look at 10,000 tenants, ms"] = _operators_look(bench)
