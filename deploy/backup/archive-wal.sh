@@ -1,7 +1,7 @@
 #!/bin/sh
 # Usage, in postgresql.conf: archive_command = '/opt/turno/deploy/backup/archive-wal.sh %p %f /backup/wal'
-# Keeps a segment of the write-ahead log in a folder, on the disk before the server may forget it. After a crash the server
-# sends a segment again: that is well if it is the same, and refused if it is another.
+# Stores a segment of the write-ahead log in a folder, and syncs it before the server may remove it. After a crash the server
+# sends a segment again: an equal segment is accepted, a different segment is refused.
 set -eu
 umask 077
 path=${1:?which segment?}

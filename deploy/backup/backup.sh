@@ -1,7 +1,8 @@
 #!/bin/sh
 # Usage: backup.sh FOLDER
-# Writes what restore.sh and restore-tenant.sh need into FOLDER, which must not exist: the database and the roles of its
-# server, with the hashes of their passwords. Jobs go on meanwhile. TURNO_MASTER_KEY is not in it: keep that elsewhere.
+# Writes a backup for restore.sh and restore-tenant.sh into FOLDER, which must not exist: the database and the roles of its
+# server, with the hashes of their passwords. Jobs continue meanwhile. The backup does not contain TURNO_MASTER_KEY: store it
+# elsewhere.
 # As a superuser, by libpq's own variables (PGHOST, PGUSER, PGDATABASE, and a ~/.pgpass).
 set -eu
 umask 077
@@ -11,11 +12,11 @@ mkdir "$folder"
 
 roles() {
     pg_dumpall --roles-only --file="$folder/part"
-    # Newer releases put a random word here, at each run.
+    # Newer releases write a random word here, at each run.
     grep -v -e '^\\restrict ' -e '^\\unrestrict ' "$folder/part" > "$folder/$1"
 }
 
-# A role that is made or dropped between the two dumps would be in one of them only.
+# A role that is created or dropped between the two dumps would be in only one dump.
 roles roles.sql
 for try in 1 2 3 4 5; do
     pg_dump --format=custom --create --file="$folder/part" "$PGDATABASE"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Usage: move-tenant.sh FROM TO SLUG
-# Copies one tenant from a cell into another, where `turno tenant add` has made it: jobs, schedules, events, files, effects,
-# its settings and its part of the application's tables. FROM and TO are the URLs of their databases, as a superuser, with the
-# passwords in ~/.pgpass. Both must have the same release, and the tenant paused; nothing of FROM is changed.
+# Copies a tenant from one cell into another, where `turno tenant add` has created it: jobs, schedules, events, files, effects,
+# its settings and its tables of the application. FROM and TO are the URLs of the databases, as a superuser, with the
+# passwords in ~/.pgpass. Both cells must have the same release, and the tenant must be paused; FROM is not changed.
 set -eu
 umask 077
 from=${1:?from which database?}
@@ -62,7 +62,7 @@ SQL
 
 {
     echo "SET lock_timeout = '10s'; SET client_min_messages = warning;"
-    # The rows name the schema that they come from, so for their sake this one has its name.
+    # The rows contain the name of their schema, so this schema has the same name during the copy.
     echo "ALTER SCHEMA $new RENAME TO $schema; SET session_replication_role = replica;"
     cat <<SQL
 SELECT format('TRUNCATE %s', string_agg(format('%I.%I', relnamespace::regnamespace, relname), ', ')) FROM pg_catalog.pg_class

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Usage: restore-tenant.sh FOLDER SLUG
-# Puts one tenant back to where it was when backup.sh wrote FOLDER, in one transaction; the others work on. What the
-# tenant did since then is lost, jobs included. It must be paused, with no job running, and have a schema of Turno alone:
-# an adopted schema is the application's to restore.
+# Restores one tenant to its state in the backup FOLDER, in one transaction, while the other tenants work. Later changes of
+# the tenant are lost, jobs included. The tenant must be paused, without a running job, and its schema must be created by
+# Turno: the application restores an adopted schema.
 # As a superuser, by libpq's own variables (PGHOST, PGUSER, PGDATABASE, and a ~/.pgpass).
 set -eu
 umask 077
@@ -29,7 +29,7 @@ read -r id schema paused adopted running < "$work/tenant"
 [ "$running" = f ] || refuse "jobs of $slug are running: wait until they have ended, or cancel them"
 [ "$adopted" = f ] || refuse "$slug has adopted a schema of the application's, which must be restored together with it"
 
-# The names of Turno's schemas are random, so a line of the list that has this word is about it.
+# The names of Turno's schemas are random, so each line of the list with this word belongs to the schema.
 pg_restore --list "$folder/database.dump" | grep -F " $schema " > "$work/list" ||
     refuse "$slug is not in the backup: it was added, or added again, after it"
 pg_restore --use-list="$work/list" --file="$work/schema.sql" "$folder/database.dump"

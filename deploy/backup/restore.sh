@@ -1,7 +1,7 @@
 #!/bin/sh
 # Usage: restore.sh FOLDER
-# Restores what backup.sh wrote into a server that has no such database, under the same name, and pauses every tenant.
-# Roles that this server has already stay as they are. No web and no worker may run.
+# Restores a backup of backup.sh into a server without the database, under the same name, and pauses every tenant.
+# Existing roles of this server stay unchanged. No web and no worker may run.
 # As a superuser, by libpq's own variables (PGHOST, PGUSER, and a ~/.pgpass).
 set -eu
 umask 077

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Usage: restored.sh
-# After a database was restored, by restore.sh or to a moment of its write-ahead log: pauses every tenant and says what comes
-# next. No web and no worker may run.
+# After the restore of a database, by restore.sh or to a point in time: pauses every tenant and prints the next
+# steps. No web and no worker may run.
 # As a superuser, by libpq's own variables (PGHOST, PGUSER, PGDATABASE, and a ~/.pgpass).
 set -eu
 : "${PGDATABASE:?which database?}"

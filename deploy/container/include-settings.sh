@@ -1,4 +1,4 @@
 #!/bin/sh
-# Run once by the image of PostgreSQL, when it has made the data folder.
+# The image of PostgreSQL runs this script once, after it has created the data folder.
 set -eu
 echo "include = '/etc/turno/postgresql.conf'" >> "$PGDATA/postgresql.conf"

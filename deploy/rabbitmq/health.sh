@@ -1,7 +1,6 @@
 #!/bin/sh
-# Ends with `ok` if this node serves Turno: it is up, raises no alarm, its listeners answer, and no quorum queue would lose
-# its majority with it (on a single node all would, which is known and no news). Anything else is said by the check
-# that fails.
+# Prints `ok` if this node serves Turno: it runs, raises no alarm, its listeners answer, and each quorum queue would keep its
+# majority without it (a single node is exempt). Otherwise the failed check prints the reason.
 set -eu
 
 rabbitmq-diagnostics --quiet check_running

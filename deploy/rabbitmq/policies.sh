@@ -1,9 +1,9 @@
 #!/bin/sh
-# Policies for Turno's queues; they are no part of a queue's own arguments, so they may be changed at any time.
+# Policies of Turno's queues; unlike the arguments of a queue, policies can be changed at any time.
 set -eu
 
-# From 4.0 a quorum queue drops a message after 20 returns. Consumers that are busy return messages to one another,
-# and the database knows how often a job may be tried: no limit here. Releases before 4.0 have none and need no policy.
+# From 4.0 a quorum queue drops a message after 20 returns. Busy consumers return messages, and the database limits the
+# attempts of a job: the queue has no limit. Releases before 4.0 have no limit and need no policy.
 case "$(rabbitmqctl --quiet version)" in
 3.*) ;;
 *) rabbitmqctl set_policy -p turno --apply-to quorum_queues --priority 10 turno-unlimited \
