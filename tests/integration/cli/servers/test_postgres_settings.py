@@ -85,7 +85,7 @@ def test_locks_suffice_to_dump_all_tables_at_once(file: Path) -> None:
     folders = ("migrations/tenant/schema", "capabilities/*/sql/tenant/schema")
     steps = [step for folder in folders for step in (ROOT / "turno").glob(f"{folder}/*.sql")]
     ours = sum(len(re.findall(r"^CREATE TABLE", step.read_text(), re.MULTILINE)) for step in steps)
-    (tenants,) = re.findall(r"those of (\d+) tenants with 20 of", file.read_text())
+    (tenants,) = re.findall(r"at the same time: (\d+) tenants, each with 20 tables", file.read_text())
     locks = int(values(file)["max_locks_per_transaction"]) * int(values(file)["max_connections"])
     assert locks >= int(tenants) * (ours + TABLES_OF_THE_APPLICATION)
 
