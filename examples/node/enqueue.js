@@ -1,4 +1,4 @@
-// Enqueue a job from Node, in the transaction of whatever else it writes: PGHOST=… PGDATABASE=… PGUSER=… node enqueue.js
+// Enqueue a job from Node, in the transaction of other writes: PGHOST=… PGDATABASE=… PGUSER=… node enqueue.js
 "use strict";
 const { Client } = require("pg");
 

@@ -1,5 +1,5 @@
 <?php
-// Enqueue a job from PHP, in the transaction of whatever else it writes: php enqueue.php DSN USER PASSWORD.
+// Enqueue a job from PHP, in the transaction of other writes: php enqueue.php DSN USER PASSWORD.
 
 declare(strict_types=1);
 

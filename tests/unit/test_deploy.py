@@ -43,16 +43,22 @@ def test_dashboard_uses_existing_metrics() -> None:
     assert requested - described() == set()
 
 
-def test_daily_rotation_of_logs_loses_no_line(logrotate: Path, tmp_path: Path) -> None:
+def test_daily_rotation_keeps_an_open_file_in_use(logrotate: Path, tmp_path: Path) -> None:
     text = (ROOT / "deploy" / "logrotate").read_text(encoding="utf-8")
+    folder = re.search(
+        r"^# +TURNO_RUN_FOLDER=(\S+)$", (ROOT / "deploy" / "turno-web.service").read_text(), re.MULTILINE
+    )
+    assert folder is not None
+    assert f"{folder[1]}/workers.log {{" in text
     user, group = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(os.getegid()).gr_name
     config, log = tmp_path / "turno", tmp_path / "workers.log"
-    config.write_text(
-        text.replace("/var/log/turno", str(tmp_path)).replace("/run/turno/workers.log", "").replace(
-            "su turno turno", f"su {user} {group}"
-        ),
-        encoding="utf-8",
-    )  # fmt: skip
+    for path, substitute in (
+        ("/var/log/turno", f"{tmp_path}/cron"),
+        (folder[1], f"{tmp_path}"),
+        ("turno turno", f"{user} {group}"),
+    ):
+        text = text.replace(path, substitute)
+    config.write_text(text, encoding="utf-8")
     config.chmod(0o644)
     with log.open("a", encoding="utf-8") as inherited:
         inherited.write("before\n")
