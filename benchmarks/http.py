@@ -41,7 +41,9 @@ def run(options: Options) -> Report:
         turno = stack.enter_context(serving(bench, TURNO))
         requests = _submissions(bench)
         crowds = _crowds(bench, bare, turno, requests, rounds=options.of(12, quick=4, smoke=1))
-        bench.in_schema(tenant).execute("TRUNCATE background_jobs, turno.tickets")
+        # The web maintains the tenant meanwhile: TRUNCATE of two tables would meet its locks in the other order.
+        bench.in_schema(tenant).execute("DELETE FROM background_jobs")
+        bench.admin.execute("DELETE FROM turno.tickets")
         took = _trickle(bench, turno, requests, report, times=options.of(300, quick=50, smoke=5))
     report.add({**crowds, STEADY: took})
     report.compare(crowds, OURS, FLOOR, at_most=3.0)
