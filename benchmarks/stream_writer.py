@@ -13,6 +13,7 @@ from psycopg import sql
 
 from turno.environment import read_settings
 from turno.jobs.job import Claim
+from turno.tenancy.identity.function_names import own_name
 from turno.tenancy.identity.tenant import HandlerLogin
 from turno.wiring.shared import engine_of
 from turno.worker.running_jobs import ChangeNotifier
@@ -23,7 +24,7 @@ STEP = (
     " RETURNING revision + (SELECT revision FROM {schema}.background_jobs WHERE id = %(job)s)"
 )
 RUN = "UPDATE {schema}.background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %(job)s"
-END = "SELECT {schema}.job_end(%(job)s, 'completed', NULL, '{{}}', NULL)"
+END = "SELECT {schema}.{job_end}(%(job)s, 'completed', NULL, '{{}}', NULL)"
 REVISION = (
     "SELECT j.revision + p.revision FROM {schema}.background_jobs j"
     " JOIN {schema}.background_job_progress p ON p.job_id = j.id WHERE j.id = %(job)s"
@@ -42,7 +43,9 @@ class Writer:
         """Move a job on, or end it."""
         parameters = {"job": job["id"]}
         for statement in (RUN, END, REVISION) if end else (STEP,):
-            query = sql.SQL(statement).format(schema=sql.Identifier(job["schema"]))
+            query = sql.SQL(statement).format(
+                schema=sql.Identifier(job["schema"]), job_end=sql.Identifier(own_name("job_end", job["schema"]))
+            )
             cursor = self._connection.execute(query, parameters)
         (revision,) = cursor.fetchone() or (0,)
         requested = time.monotonic()

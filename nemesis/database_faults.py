@@ -13,6 +13,7 @@ import psycopg
 from psycopg import sql
 
 from nemesis.environment import TABLES
+from turno.tenancy.identity.function_names import own_name
 from turno.wiring.shared import ROOT
 
 if TYPE_CHECKING:
@@ -100,7 +101,8 @@ def _session(environment: Environment, tenant: Tenant | None = None) -> psycopg.
 def _rename(environment: Environment, tenant: Tenant, name: str, new: str) -> None:
     statement = sql.SQL("ALTER FUNCTION {} RENAME TO {}")
     with environment.admin(tenant) as session:
-        session.execute(statement.format(sql.Identifier(name), sql.Identifier(new)))
+        own = (sql.Identifier(own_name(function, tenant.schema)) for function in (name, new))
+        session.execute(statement.format(*own))
 
 
 def _give_back(environment: Environment, tenant: Tenant, name: str) -> None:

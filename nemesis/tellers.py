@@ -15,6 +15,7 @@ import psycopg
 from nemesis.hearing import InOrder, NumberedEvent, Once, Sole, Tick
 from nemesis.work import Work
 from turno.capabilities.schedules.recurring_job import RecurringJob
+from turno.store.statements import qualified
 from turno.testing.checker import Submission
 from turno.testing.wait import wait_until
 
@@ -49,6 +50,9 @@ VALUES (%s, 'nemesis_tick', %s, 1, %s, 60, 'UTC', %s, 'all', %s)
 BLOCKING = (
     "SELECT job_id FROM background_jobs_dead_letter WHERE type = %s AND replayed_at IS NULL AND discarded_at IS NULL"
 )
+RETRY = "SELECT {}.job_retry(%s, NULL, 'pool', NULL, NULL, NULL)"
+DISCARD = "SELECT {}.job_discard(%s, 'a person')"
+PAUSE = "SELECT {}.schedule_switch(name, NULL, NULL) FROM job_schedules"
 SPREAD = 59
 
 
@@ -126,9 +130,9 @@ def settle(environment: Environment, chance: Random) -> None:
         with environment.admin(tenant) as session:
             for (job_id,) in session.execute(BLOCKING, [InOrder.type]).fetchall():
                 if chance.choice((True, False)):
-                    session.execute("SELECT job_retry(%s, NULL, 'pool', NULL, NULL, NULL)", [job_id])
+                    session.execute(qualified(RETRY, tenant.schema), [job_id])
                 else:
-                    session.execute("SELECT job_discard(%s, 'a person')", [job_id])
+                    session.execute(qualified(DISCARD, tenant.schema), [job_id])
 
 
 def put_schedules(environment: Environment) -> None:
@@ -154,4 +158,4 @@ def pause_schedules(environment: Environment, *, within: float) -> None:
     wait_until(lambda: not behind(), within=within, every=0.5)
     for tenant in environment.tenants:
         with environment.admin(tenant) as session:
-            session.execute("SELECT schedule_switch(name, NULL, NULL) FROM job_schedules")
+            session.execute(qualified(PAUSE, tenant.schema))

@@ -103,7 +103,8 @@ class Service:
         with psycopg.connect(self.url, autocommit=True) as connection:
             path = sql.SQL("SET search_path = {}, turno").format(sql.Identifier(self.tenants[tenant].schema))
             connection.execute(path)
-            cursor = connection.execute(statement.encode(), parameters)
+            text = packaged().tenant.in_schema(statement, self.tenants[tenant].schema)
+            cursor = connection.execute(text.encode(), parameters)
             return cursor.fetchall() if cursor.description else []
 
     def everything(self) -> tuple[int, ...]:

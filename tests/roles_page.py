@@ -13,7 +13,8 @@ Rendered from `turno/tenancy/rights/grants.py` by `python -m tests.roles_page`; 
 `turno db check` holds the live catalog to it. All other rights are revoked from PUBLIC and from all roles.
 
 All names carry the installation's id (`turno_<id>_…`), because roles belong to the whole cluster; the keys of
-tenants and companies are random, because each login can read the names of roles and schemas.
+tenants and companies are random, because each login can read the names of roles and schemas. The name of a tenant's function
+ends with the tenant's key: `job_end_<t>()`.
 
 | role | logs in | is |
 |---|---|---|

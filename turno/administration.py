@@ -13,6 +13,7 @@ from turno.maintenance.each_tenant import EachTenant
 from turno.maintenance.tasks import MaintenanceFailed, rescue_orphans
 from turno.settings import Settings
 from turno.store.engine.engine import Engine
+from turno.store.statements import qualified
 from turno.tenancy.identity.directory import UnknownTenant, find_tenant
 from turno.tenancy.identity.session import LoginRefused, handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
@@ -103,6 +104,14 @@ class Administration:
                     (tenant.owner_role, f"{tenant.schema},pg_temp"),
                 )
                 yield admin
+
+    def cancel_open_jobs(self, slug: str, *, reason: str) -> int:
+        """Cancel the waiting jobs of a tenant and request the end of the running ones; return how many still run."""
+        with self.as_owner(slug) as owner:
+            (schema,) = owner.execute("SELECT current_schema()").fetchall()[0]
+            open_jobs = "FROM background_jobs WHERE status IN ('pending', 'running')"
+            owner.execute(qualified("SELECT {}.job_cancel(id, NULL, %s) " + open_jobs, schema), (reason,))
+            return owner.execute("SELECT " + open_jobs).rowcount
 
     def rescue_all(self, cause: str) -> None:
         """Take back the claims of all dead workers; no other process may run a job of them now."""

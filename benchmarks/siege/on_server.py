@@ -12,6 +12,7 @@ from benchmarks.siege.attack import Attack, Ending, first_line, of_job, refused
 from benchmarks.siege.target import in_its_attempt
 from tests.misbehaving_handlers import Faulty, FaultyOnce
 from turno.store.engine.engine import Engine
+from turno.store.statements import qualified
 from turno.tenancy.identity.session import service_session
 from turno.testing.wait import wait_until
 
@@ -91,7 +92,9 @@ def lost_claims(target: Target, _seconds: float) -> Callable[[], Ending]:
     """Report a million lost claims in one call."""
     with target.session() as session:
         try:
-            session.execute(f"SELECT claims_lost({MANY_TOKENS}, {MANY_TOKENS})".encode())
+            session.execute(
+                qualified(f"SELECT {{}}.claims_lost({MANY_TOKENS}, {MANY_TOKENS})", target.mallory.schema).encode()
+            )
         except psycopg.Error as error:
             ending = refused(error)
             return lambda: ending

@@ -22,6 +22,7 @@ from tests.misbehaving_handlers import Faulty
 from tests.stream_client import StreamClient
 from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.store.operator import routing
+from turno.tenancy.identity.function_names import with_own_names
 from turno.tenancy.identity.session import call_as_api, service_session
 
 if TYPE_CHECKING:
@@ -125,7 +126,9 @@ def tables_locked(target: Target, seconds: float) -> Callable[[], Ending]:
     try:
         quota.execute("BEGIN")
         job = submission(target.new_job(Faulty, {"how": "ok"}, user_id="locked"), pending_limit=100_000)
-        quota.execute(sql.SQL(ENQUEUE).format(sql.Identifier(target.mallory.schema)), job)
+        quota.execute(
+            sql.SQL(with_own_names(ENQUEUE, target.mallory.schema)).format(sql.Identifier(target.mallory.schema)), job
+        )
         locked = both(locked, Ending(decent=True, how="a user's quota locked"))
     except psycopg.Error as error:
         locked = both(locked, refused(error))

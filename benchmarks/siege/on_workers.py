@@ -20,6 +20,7 @@ from tests.misbehaving_handlers import Faulty, FaultyHurried
 from turno.jobs.job import Priority
 from turno.store.operator import routing
 from turno.store.operator.run_time_settings import set_tenant
+from turno.store.statements import qualified
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.provisioning.removal import remove_tenant
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 HOLD_OWN = "PERFORM claim_hold(job, token); PERFORM pg_sleep(600);"
 OPEN_ATTEMPT = "SELECT token FROM background_job_attempt_rows WHERE job_id = %s AND finished_at IS NULL"
-HOLD = "SELECT claim_hold(%(job)s, %(token)s)"
+HOLD = "SELECT {}.claim_hold(%(job)s, %(token)s)"
 UNKNOWN, MANY = "type_that_nobody_knows", 100
 
 
@@ -141,7 +142,7 @@ def _lock_ticket(target: Target, job: UUID, seconds: float) -> Callable[[], Endi
     try:
         result = session.execute(OPEN_ATTEMPT, (job,)).fetchone()
         session.execute("BEGIN")
-        session.execute(HOLD, {"job": job, "token": result[0] if result else None})
+        session.execute(qualified(HOLD, target.mallory.schema), {"job": job, "token": result[0] if result else None})
     except psycopg.Error as error:
         ending = refused(error)
         session.close()

@@ -30,6 +30,7 @@ from turno.jobs.new_job import NewJob, as_json
 from turno.tenancy.identity.directory import read_tenant
 from turno.tenancy.identity.session import call_as_api, handler_session, service_session
 from turno.tenancy.identity.tenant import HandlerLogin
+from turno.tenancy.schema_migrations.files import packaged
 from turno.testing.checker import ClientLog, Submission
 from turno.testing.wait import wait_until
 from turno.wiring.shared import queue_named
@@ -170,7 +171,8 @@ class Target:
 
     def in_a_job(self, statement: str, handler: type[JobHandler[Any]] = FaultyOnce, *, user: str = "mallory") -> UUID:
         """Run arbitrary SQL in a job of mallory."""
-        return self.enqueue(self.new_job(handler, {"how": "run_sql_with_token", "text": statement}, user_id=user))
+        text = packaged().tenant.in_schema(statement, self.mallory.schema)
+        return self.enqueue(self.new_job(handler, {"how": "run_sql_with_token", "text": text}, user_id=user))
 
     # What became of it -----------------------------------------------------------------------------
 

@@ -96,10 +96,7 @@ def _call_off_jobs(installation: Administration, slug: str) -> None:
     """Cancel the open jobs of a branch; running jobs stop at their next chunk."""
 
     def all_ended() -> bool:
-        with installation.as_owner(slug) as owner:
-            open_jobs = "FROM background_jobs WHERE status IN ('pending', 'running')"
-            owner.execute(f"SELECT job_cancel(id, NULL, 'the demo began anew') {open_jobs}")
-            return not owner.execute(f"SELECT {open_jobs}").rowcount
+        return not installation.cancel_open_jobs(slug, reason="the demo began anew")
 
     if not wait_until(all_ended, within=60, every=0.5):
         raise DemoFailed(f"jobs of {slug} still run; wait for them or stop their workers")

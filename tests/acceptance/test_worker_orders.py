@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -99,5 +100,4 @@ def test_operator_retention_keeps_ended_jobs(
     age = "40 days" if days != 1 else "2 days"
     example.rows("UPDATE background_jobs SET finished_at = finished_at - %s::interval", age)
     set_type(operator, "faulty", {"retention_days": days}, by="eva")
-    row = example.engine.execute(f"SELECT {example.one.schema}.job_purge('30 days', 10)".encode()).fetchone()
-    assert row == (purged,)
+    assert example.engine.purge(example.one.schema, timedelta(days=30), 10) == purged

@@ -65,7 +65,7 @@ ATTACKS: dict[str, tuple[LiteralString, Guard]] = {
     "write a table": ("DELETE FROM {b}.invoice_lines", OUT_OF_B),
     "read jobs": ("SELECT FROM {b}.background_jobs", OUT_OF_B),
     "read a view": ("SELECT FROM {b}.invoice_totals", OUT_OF_B),
-    "call a function": ("SELECT {b}.jobs_held(ARRAY[gen_random_uuid()], ARRAY[gen_random_uuid()])", OUT_OF_B),
+    "call a function": ("SELECT {b}.jobs_held{key_b}(ARRAY[gen_random_uuid()], ARRAY[gen_random_uuid()])", OUT_OF_B),
     "lock a table": ("LOCK TABLE {b}.orders", OUT_OF_B),
     "by a statistics side door": ("SELECT ts_stat({text_spying})", OUT_OF_B),
     # Leaving something behind that others will run.
@@ -93,7 +93,7 @@ ATTACKS: dict[str, tuple[LiteralString, Guard]] = {
     ),
     "a rule": ("CREATE RULE r AS ON DELETE TO {a}.orders DO INSTEAD NOTHING", NO_SUPERUSER),
     "a changed table": ("ALTER TABLE {a}.orders DISABLE TRIGGER ALL", NO_SUPERUSER),
-    "an unpinned function": ("ALTER FUNCTION {a}.jobs_finish RESET search_path", NO_SUPERUSER),
+    "an unpinned function": ("ALTER FUNCTION {a}.jobs_finish{key_a} RESET search_path", NO_SUPERUSER),
     "a temporary table": ("CREATE TEMP TABLE background_jobs ()", _not_granted("TEMP", "DATABASE {database}")),
     # One's own jobs, around the functions.
     "a forged status": ("UPDATE {a}.background_jobs SET status = 'x'", _not_granted("UPDATE", "{a}.background_jobs")),
@@ -105,13 +105,16 @@ ATTACKS: dict[str, tuple[LiteralString, Guard]] = {
     "a forged ledger": ("DELETE FROM {a}.schema_migrations", _not_granted("DELETE", "{a}.schema_migrations")),
     "another's notifications": ("SELECT FROM {a}.notifications", _not_granted("SELECT", "{a}.notifications")),
     "an inner function": (
-        "SELECT {a}.job_end(gen_random_uuid(), 'completed', NULL, NULL, NULL)",
-        _not_granted("EXECUTE", "FUNCTION {a}.job_end"),
+        "SELECT {a}.job_end{key_a}(gen_random_uuid(), 'completed', NULL, NULL, NULL)",
+        _not_granted("EXECUTE", "FUNCTION {a}.job_end{key_a}"),
     ),
-    "the engine's function": ("SELECT {a}.job_expire()", _not_granted("EXECUTE", "FUNCTION {a}.job_expire")),
+    "the engine's function": (
+        "SELECT {a}.job_expire{key_a}()",
+        _not_granted("EXECUTE", "FUNCTION {a}.job_expire{key_a}"),
+    ),
     "the web's function": (
-        "SELECT {a}.job_cancel(gen_random_uuid(), NULL, NULL)",
-        _not_granted("EXECUTE", "FUNCTION {a}.job_cancel"),
+        "SELECT {a}.job_cancel{key_a}(gen_random_uuid(), NULL, NULL)",
+        _not_granted("EXECUTE", "FUNCTION {a}.job_cancel{key_a}"),
     ),
     "the jobs locked": (
         "LOCK TABLE {a}.background_jobs IN SHARE MODE",

@@ -20,6 +20,7 @@ from tests.installation import ExampleInstallation
 from turno.jobs.new_job import as_json
 from turno.tenancy.catalog import check
 from turno.tenancy.identity.directory import Directory, UnknownTenant, read_tenant
+from turno.tenancy.identity.function_names import own_name
 from turno.tenancy.identity.session import LoginRefused, NotConfined, as_api, assert_confined, handler_session
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
 from turno.tenancy.provisioning.install import install
@@ -94,6 +95,8 @@ def fill(example: ExampleInstallation, statement: LiteralString) -> sql.Composed
     return sql.SQL(statement).format(
         **by_version(example),
         **{name: sql.Identifier(value) for name, value in names.items()},
+        key_a=sql.SQL(own_name("", a.schema)),
+        key_b=sql.SQL(own_name("", b.schema)),
         **{f"text_{name}": sql.Literal(value) for name, value in texts.items()},
     )
 
@@ -223,11 +226,13 @@ def claimed_job(example: ExampleInstallation, tenant: Tenant) -> tuple[UUID, UUI
 
 def test_the_real_token_of_another_tenant_opens_nothing(quiet: ExampleInstallation, session: Session) -> None:
     job_id, token = claimed_job(quiet, quiet.other)
-    complete = sql.SQL("SELECT {}(%s, %s)").format(sql.Identifier(quiet.other.schema, "claim_hold"))
+    complete = sql.SQL("SELECT {}(%s, %s)").format(
+        sql.Identifier(quiet.other.schema, own_name("claim_hold", quiet.other.schema))
+    )
     with pytest.raises(errors.InsufficientPrivilege):
         session.execute(complete, [job_id, token])
     with pytest.raises(psycopg.Error, match=r"the claim on job .* was lost"):
-        session.execute("SELECT job_progress(%s, %s, 1, 1, '')", [job_id, token])
+        session.execute(quiet.sql("SELECT job_progress(%s, %s, 1, 1, '')"), [job_id, token])
     assert quiet.job(job_id, tenant=quiet.other)["status"] == "pending"
 
 
@@ -238,7 +243,7 @@ def test_it_is_row_security_that_refuses_the_token(quiet: ExampleInstallation, s
         "ALTER POLICY own_tickets ON turno.tickets USING (tenant_id = (SELECT turno.tenant_of(current_user)))",
     )
     with without(quiet, guard):
-        session.execute("SELECT job_progress(%s, %s, 1, 1, '')", [job_id, token])
+        session.execute(quiet.sql("SELECT job_progress(%s, %s, 1, 1, '')"), [job_id, token])
 
 
 def test_an_owner_sees_and_makes_its_own_tickets_only(quiet: ExampleInstallation) -> None:
@@ -255,8 +260,8 @@ def test_a_temporary_table_shadows_nothing(quiet: ExampleInstallation) -> None:
     """TEMP is revoked; were it not, the pinned path would still have temporary objects last."""
     temp = Guard("GRANT TEMP ON DATABASE {database} TO {r_a}", "REVOKE TEMP ON DATABASE {database} FROM {r_a}")
     unpinned = Guard(
-        "ALTER FUNCTION {a}.jobs_enqueue SET search_path = pg_temp, {a}",
-        "ALTER FUNCTION {a}.jobs_enqueue SET search_path = {a}, pg_temp",
+        "ALTER FUNCTION {a}.jobs_enqueue{key_a} SET search_path = pg_temp, {a}",
+        "ALTER FUNCTION {a}.jobs_enqueue{key_a} SET search_path = {a}, pg_temp",
     )
     with without(quiet, temp):
         assert enqueued_under_a_shadow(quiet) == 1
@@ -271,7 +276,7 @@ def enqueued_under_a_shadow(example: ExampleInstallation) -> int:
         session.execute("CREATE TEMP TABLE background_jobs (LIKE background_jobs INCLUDING ALL)")
         new = example.new_job({"order_ids": [1], "point_of_sale": 1})
         given = (*claimed_job(example, example.one), as_json([new]))
-        session.execute("SELECT job_enqueue_child(%s, %s, %s)", given)
+        session.execute(example.sql("SELECT job_enqueue_child(%s, %s, %s)"), given)
     return len(example.rows("SELECT id FROM background_jobs")) - 1
 
 

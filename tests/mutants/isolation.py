@@ -19,6 +19,14 @@ HOSTS = "tests/integration/tenancy/test_host_roles.py"
 
 MUTANTS = (
     Mutant(
+        "functions of all tenants have the same names",
+        "the cost of a call does not depend on the number of tenants",
+        "turno/tenancy/identity/function_names.py",
+        'return function + schema.removeprefix("t")',
+        "return function",
+        ("tests/integration/tenancy/test_catalog.py::test_no_two_tenants_share_the_name_of_a_function",),
+    ),
+    Mutant(
         "tickets have no row security",
         APART,
         "turno/migrations/control/schema/0001_control.sql",

@@ -22,8 +22,8 @@ MUTANTS = (
         "a step comes without the functions of its release",
         WHOLE,
         "turno/tenancy/schema_migrations/one_schema.py",
-        "        if files is not None:\n",
-        "        if files is not None and (not missing or missing[0].number == 1):\n",
+        "        if define:\n",
+        "        if define and (not missing or missing[0].number == 1):\n",
         (f"{FILES}::test_a_step_and_its_functions_are_one_transaction",),
     ),
     Mutant(

@@ -80,7 +80,7 @@ SELECT job_id, exceeded, retry_in, verdict FROM {}.job_retry(%s, %s, %s, %s, %s,
 # An operator's command about many jobs of a tenant. Returns job_id, verdict, made, exceeded and retry_in of each.
 COMMAND: LiteralString = """
 SELECT job_id, verdict, made, exceeded, retry_in
-FROM jobs_command(%s, %s::uuid[], %s, %s, %s::smallint, %s, %s, %s, %s, %s::jsonb)
+FROM {}.jobs_command(%s, %s::uuid[], %s, %s, %s::smallint, %s, %s, %s, %s, %s::jsonb)
 """
 
 # Returns verdict: cancelled, requested, ended or unknown.

@@ -10,14 +10,16 @@ from psycopg.rows import tuple_row
 
 from turno.errors import ClaimLost, HandlerMisuse, LimitExceeded
 from turno.jobs.job import Claim
+from turno.tenancy.identity.function_names import own_name, with_own_names
 
 
 def qualified(statement: LiteralString, schema: str) -> LiteralString:
     """Return the statement with the tenant's schema, such as t_0123456789ab, in place of each `{}`.
 
-    The session resolves unqualified names in an adopted schema first, where the host application may create functions.
+    A call of a tenant's function as `{}.function(` gets the function's own name. The session resolves unqualified names
+    in an adopted schema first, where the host application may create functions.
     """
-    return statement.replace("{}", schema)
+    return with_own_names(statement, schema).replace("{}", schema)
 
 
 def row_of(
@@ -44,7 +46,8 @@ def under_claim(
 
     Raises ClaimLost, HandlerMisuse, LimitExceeded or psycopg.Error.
     """
-    call = function + "(%s, %s" + ", %s" * len(parameters) + ")"
+    name = own_name(function, claim.login.schema)
+    call = name + "(%s, %s" + ", %s" * len(parameters) + ")"
     with named_refusals():
         statement = qualified("SELECT * FROM {}.", claim.login.schema) + call
         return row_of(session, statement, (claim.job_id, claim.token, *parameters))

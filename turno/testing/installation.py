@@ -30,6 +30,7 @@ from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import call_as_api
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
 from turno.tenancy.rights.matrix import Matrix
+from turno.tenancy.schema_migrations.files import packaged
 from turno.testing.clock import FROZEN, REAL, FrozenClock
 from turno.testing.in_process_worker import InProcessWorker
 from turno.testing.processes import is_launched, kill, marked
@@ -246,8 +247,12 @@ class Installation:
         with self.admin.cursor(row_factory=dict_row) as cursor:
             path = sql.Identifier((tenant or self.one).schema)
             cursor.execute(sql.SQL("SET search_path = {}, pg_catalog").format(path))
-            cursor.execute(query, parameters)
+            cursor.execute(self.sql(query, tenant=tenant) if isinstance(query, str) else query, parameters)
             return cursor.fetchall() if cursor.description is not None else []
+
+    def sql(self, text: str, *, tenant: Tenant | None = None) -> str:
+        """Return a statement that calls a tenant's functions by the names in the files, with the tenant's own names."""
+        return packaged().tenant.in_schema(text, (tenant or self.one).schema)
 
     def job(self, job_id: UUID, *, tenant: Tenant | None = None) -> dict[str, Any]:
         """Return a job's row."""

@@ -97,8 +97,8 @@ MUTANTS = (
         "a name of ours in the schema is not refused",
         GUEST,
         ADOPTION,
-        "    for kind, hidden in hiding_names(admin, name):\n",
-        "    for kind, hidden in ():\n",
+        "    for hidden in hiding_tables(admin, name):\n",
+        "    for hidden in ():\n",
         (f"{REFUSED}[cluster-a table with a name of ours]",),
     ),
     Mutant(

@@ -45,12 +45,6 @@ REFUSALS = {
         "CREATE TABLE {schema}.background_job_items (id integer)",
         "the table background_job_items of the schema suc0001 has the name of one of Turno's",
     ),
-    "a function with a name of ours": (
-        "suc0001",
-        None,
-        "CREATE FUNCTION {schema}.jobs_finish(integer) RETURNS integer LANGUAGE sql RETURN 1",
-        "the function jobs_finish of the schema suc0001",
-    ),
 }
 
 

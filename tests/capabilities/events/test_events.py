@@ -287,7 +287,7 @@ def test_lost_claim_publishes_nothing(example: ExampleInstallation) -> None:
     call = "SELECT event_id FROM event_publish_child(%s, %s, 'order.paid', NULL, '{\"order_id\": 7}')"
     login = handler_session(example.logins, example.handler_login(), application="test", kind=psycopg.Connection)
     with login as session, pytest.raises(psycopg.Error, match=r"the claim on job .* was lost"):
-        session.execute(call, (job_id, uuid4()))
+        session.execute(example.sql(call), (job_id, uuid4()))
     assert jobs(example) == Counter()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid4
 
@@ -92,7 +93,7 @@ def test_files_are_removed_with_their_job_or_when_expired(
     kept = upload()
     assert purge(example.engine, EachTenant(example.engine)).done == 1
     example.rows("UPDATE background_jobs SET finished_at = now() - interval '1 year' WHERE id = %s", job["id"])
-    example.engine.execute(f"SELECT \"{example.one.schema}\".job_purge(interval '1 day', 10)".encode())
+    example.engine.purge(example.one.schema, timedelta(days=1), 10)
     assert [row["id"] for row in example.rows("SELECT id FROM job_files")] == [kept]
     assert example.rows("SELECT FROM job_file_pieces WHERE file_id <> %s", kept) == []
 

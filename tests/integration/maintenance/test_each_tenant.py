@@ -97,7 +97,7 @@ def test_a_back_off_belongs_to_one_task(each_tenant: EachTenant) -> None:
 
 def test_a_locked_tenant_costs_one_lock_timeout(example: ExampleInstallation, each_tenant: EachTenant) -> None:
     def lock(engine: Engine, tenant: TenantTurn) -> int:
-        return int(engine.value(f'SELECT "{tenant.schema}".job_expire()'))
+        return engine.expire(tenant.schema)
 
     with psycopg.connect(example.url) as other:
         other.execute(f'LOCK TABLE "{example.one.schema}".background_jobs')

@@ -16,6 +16,7 @@ from tests.installation import ExampleInstallation
 from turno.jobs.job import Claim
 from turno.maintenance.tasks import UNATTENDED, Maintenance, MaintenanceFailed, Terms
 from turno.store.engine.engine import Engine
+from turno.store.handler import attempts
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.tenancy.identity.tenant import Tenant
 from turno.testing.wait import wait_until
@@ -74,7 +75,7 @@ def locked_by_its_tenant(example: ExampleInstallation, *claims: Claim) -> Iterat
             other = handler_session(example.logins, claim.login, application="test", kind=psycopg.Connection)
             stack.callback(other.close)
             other.execute("BEGIN")
-            other.execute("SELECT claim_hold(%s, %s)", (claim.job_id, claim.token))
+            attempts.hold(other, claim)
         yield
 
 

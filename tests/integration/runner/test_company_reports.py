@@ -8,6 +8,7 @@ from psycopg.errors import ProgramLimitExceeded
 
 from tests.installation import ExampleInstallation
 from tests.reporting_handlers import Consolidated, Curious
+from turno.tenancy.identity.function_names import with_own_names
 from turno.tenancy.identity.tenant import Tenant
 from turno.tenancy.provisioning.provision import add_company, add_tenant, read_company
 from turno.tenancy.provisioning.removal import remove_tenant
@@ -37,7 +38,7 @@ def attacks(example: ExampleInstallation, rival: Tenant) -> dict[str, str]:
         "who the tenants are": sql.SQL("SELECT FROM turno.tenants"),
         "delete": sql.SQL("DELETE FROM {}.orders").format(own),
         "update of a sister": sql.SQL("UPDATE {}.orders SET id = id").format(other),
-        "enqueue": sql.SQL("SELECT {}.jobs_enqueue(NULL, '[]')").format(other),
+        "enqueue": sql.SQL(with_own_names("SELECT {}.jobs_enqueue(NULL, '[]')", example.other.schema)).format(other),
         "the handler's role": sql.SQL("SET ROLE {}").format(sql.Identifier(example.one.handler_role)),
         "the owner's role": sql.SQL("SET SESSION AUTHORIZATION {}").format(sql.Identifier(example.one.owner_role)),
         "a table": sql.SQL("CREATE TABLE {}.mine (a int)").format(own),

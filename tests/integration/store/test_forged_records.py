@@ -207,10 +207,10 @@ FORGED = json.dumps(
 def test_a_handler_enqueues_for_its_own_job_s_user_only(example: ExampleInstallation, running: Attempts) -> None:
     session, claim = running.start()
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        session.execute("SELECT jobs_enqueue(NULL, '[]')")
+        session.execute(example.sql("SELECT jobs_enqueue(NULL, '[]')"))
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
-        session.execute("SELECT jobs_enqueue('{}')")
-    assert session.execute(CHILD, (claim.job_id, claim.token, "k", FORGED)).fetchone() == ("accepted",)
+        session.execute(example.sql("SELECT jobs_enqueue('{}')"))
+    assert session.execute(example.sql(CHILD), (claim.job_id, claim.token, "k", FORGED)).fetchone() == ("accepted",)
     (child,) = example.rows(
         "SELECT j.user_id, j.parent_id, j.correlation_id, j.key_position, t.backend, t.awaited_by"
         " FROM background_jobs j JOIN turno.tickets t ON t.job_id = j.id WHERE idempotency_key = 'k'"
@@ -225,17 +225,17 @@ def test_a_handler_enqueues_for_its_own_job_s_user_only(example: ExampleInstalla
     }
     other = example.enqueue({"order_ids": [2]}, user_id="carla")
     with pytest.raises(psycopg.Error, match="was lost"):
-        session.execute(CHILD, (other, claim.token, "l", "{}"))
+        session.execute(example.sql(CHILD), (other, claim.token, "l", "{}"))
 
 
-def test_jobs_of_a_user_enqueue_a_bounded_number_together(running: Attempts) -> None:
+def test_jobs_of_a_user_enqueue_a_bounded_number_together(example: ExampleInstallation, running: Attempts) -> None:
     session, claim = running.start()
     for n in range(998):
-        session.execute(CHILD, (claim.job_id, claim.token, str(n), "{}"))
+        session.execute(example.sql(CHILD), (claim.job_id, claim.token, str(n), "{}"))
     again, other = running.start()
     for first, target in ((again, other), (session, claim)):
         with pytest.raises(psycopg.Error, match="more than 1000 open jobs"):
-            first.execute(CHILD, (target.job_id, target.token, "one more", "{}"))
+            first.execute(example.sql(CHILD), (target.job_id, target.token, "one more", "{}"))
 
 
 def test_claims_lost_counts_each_attempt_once(example: ExampleInstallation, running: Attempts) -> None:
@@ -244,21 +244,21 @@ def test_claims_lost_counts_each_attempt_once(example: ExampleInstallation, runn
     session, other = running.start()
     jobs, tokens = [claim.job_id] * 150 + [other.job_id] * 150, [claim.token] * 150 + [uuid4()] * 150
     for _ in range(3):
-        session.execute("SELECT claims_lost(%s, %s)", (jobs, tokens))
+        session.execute(example.sql("SELECT claims_lost(%s, %s)"), (jobs, tokens))
     assert example.rows("SELECT job_id FROM turno.outcomes WHERE outcome = 'claim_lost'") == [{"job_id": claim.job_id}]
 
 
 def test_claims_lost_counts_no_attempt_with_an_end(example: ExampleInstallation, running: Attempts) -> None:
     session, claim = running.start()
     attempt_steps.fail(session, claim, "failed for good", {"class": "Oops"}, None)
-    session.execute("SELECT claims_lost(%s, %s)", ([claim.job_id], [claim.token]))
+    session.execute(example.sql("SELECT claims_lost(%s, %s)"), ([claim.job_id], [claim.token]))
     assert example.rows("SELECT job_id FROM turno.outcomes WHERE outcome = 'claim_lost'") == []
 
 
 @pytest.mark.parametrize("began", ["-infinity", "infinity", "0001-01-01", "4713-01-01 BC", "10000-01-01"])
 def test_job_start_refuses_unreadable_times(example: ExampleInstallation, running: Attempts, began: str) -> None:
     session, claim = running.claim()
-    text = "SELECT job_start(%s, %s, 'here/1', %s)"
+    text = example.sql("SELECT job_start(%s, %s, 'here/1', %s)")
     if began in {"infinity", "10000-01-01"}:  # later than now counts as now
         session.execute(text, (claim.job_id, claim.token, began))
     else:

@@ -26,7 +26,7 @@ from turno.runner.session import HandlerConnection
 from turno.store.engine.engine import Engine
 from turno.store.handler import attempts
 from turno.store.operator import routing
-from turno.store.statements import named_refusals
+from turno.store.statements import named_refusals, qualified
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.web.responses import FieldProblem, Kind, problem_of
 
@@ -131,10 +131,8 @@ def item(**fields: Any) -> dict[str, Any]:
 
 def release_at(session: HandlerConnection, claim: Claim, run_at: str) -> None:
     with named_refusals():
-        session.execute(
-            "SELECT attempt_end(%s, %s, 'released', '', NULL, %s, NULL, false, NULL)",
-            (claim.job_id, claim.token, run_at),
-        )
+        end = "SELECT {}.attempt_end(%s, %s, 'released', '', NULL, %s, NULL, false, NULL)"
+        session.execute(qualified(end, claim.login.schema), (claim.job_id, claim.token, run_at))
 
 
 @pytest.mark.parametrize("case", WRITTEN)

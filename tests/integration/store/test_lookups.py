@@ -14,6 +14,8 @@ from tests.installation import ExampleInstallation
 from turno.jobs.job import Claim, Priority
 from turno.runner.session import HandlerConnection
 from turno.store.handler import attempts
+from turno.store.statements import qualified
+from turno.tenancy.identity.function_names import own_name
 from turno.tenancy.identity.session import handler_session
 from turno.tenancy.rights.grants import TENANT
 
@@ -40,10 +42,12 @@ def alone(session: HandlerConnection, claims: list[Claim]) -> None:
 
 
 def together(session: HandlerConnection, claims: list[Claim]) -> None:
+    schema = claims[0].login.schema
     keys = [claim.job_id for claim in claims], [claim.token for claim in claims]
-    session.execute("SELECT count(*) FROM jobs_fetch(%s, %s)", keys)
+    session.execute(qualified("SELECT count(*) FROM {}.jobs_fetch(%s, %s)", schema), keys)
     ends = ["{}"] * len(claims), *([datetime.now(UTC)] * len(claims),) * 2
-    session.execute("SELECT jobs_finish(transaction_timestamp(), %s, %s, %s, %s, %s, 'test')", (*keys, *ends))
+    finish = "SELECT {}.jobs_finish(transaction_timestamp(), %s, %s, %s, %s, %s, 'test')"
+    session.execute(qualified(finish, schema), (*keys, *ends))
 
 
 def tuples(session: psycopg.Connection[Any]) -> int:
@@ -114,7 +118,8 @@ OF_TICKETS = {
 
 def test_no_plan_made_for_a_small_table_outlives_it(example: ExampleInstallation) -> None:
     """CREATE OR REPLACE forgets the settings of ALTER FUNCTION: a replacement must repeat them."""
-    for schema, functions in ((example.one.schema, TENANT.functions.keys() - SWEEPS), ("turno", OF_TICKETS)):
+    own = {own_name(function, example.one.schema) for function in TENANT.functions.keys() - SWEEPS}
+    for schema, functions in ((example.one.schema, own), ("turno", OF_TICKETS)):
         settled = example.rows(
             "SELECT DISTINCT proname FROM pg_proc WHERE pronamespace = to_regnamespace(%s) AND proname = ANY (%s)"
             " AND 'enable_seqscan=off' = ANY (proconfig)",

@@ -12,7 +12,7 @@ from turno.dispatch.dispatcher import submission
 from turno.jobs.new_job import NewJob
 from turno.tenancy.identity.session import as_api
 
-ENQUEUE = "SELECT * FROM jobs_enqueue(NULL, %s, %s, %s::jsonb, false, %s::jsonb)"
+ENQUEUE = "SELECT * FROM {}.jobs_enqueue(NULL, %s, %s, %s::jsonb, false, %s::jsonb)"
 
 
 def enqueue(example: ExampleInstallation, *jobs: NewJob, **limits: Any) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from turno.store.operator.job_search import Cursor, JobsWanted, find_jobs, group
 from turno.store.operator.run_time_settings import set_tenant, set_type
 from turno.store.statements import value_of
 from turno.tenancy.identity.directory import Directory
+from turno.tenancy.identity.function_names import own_name
 from turno.tenancy.identity.session import as_api, service_session
 
 if TYPE_CHECKING:
@@ -335,7 +336,7 @@ def test_claimed_job_keeps_its_place_with_a_named_refusal(steering: Steering) ->
         service_session(example.logins, example.logins.web, application="turno-cli") as web,
         as_api(web, example.one) as api,
     ):
-        requested = "SELECT verdict FROM jobs_command(%s, %s, 'eva', 'pool', 0::smallint, NULL, NULL, NULL, NULL, NULL)"
+        requested = "SELECT verdict FROM {}.jobs_command(%s, %s, 'eva', 'pool', 0::smallint" + 5 * ", NULL" + ")"
         for command in ("reprioritise", "reschedule"):
             assert api.execute(requested, (command, [job_id])).fetchall() == [{"verdict": "running"}]
     assert everything(example) == before
@@ -374,7 +375,7 @@ def test_discarded_dead_letter_is_purged_with_its_job(steering: Steering) -> Non
     assert steering.run(DISCARD, JobsWanted(error="Other")).changed.total() == 0
     assert [row["job_id"] for row in find_jobs(steering.operator, JobsWanted(waiting=True))] == [kept]
     example.rows("UPDATE background_jobs SET finished_at = finished_at - interval '1 year'", tenant=example.one)
-    example.engine.execute(f"SELECT {example.one.schema}.job_purge('30 days', 10)".encode())
+    example.engine.purge(example.one.schema, timedelta(days=30), 10)
     assert [row["job_id"] for row in find_jobs(steering.operator, wanted)] == [kept]
 
 
@@ -393,12 +394,12 @@ def test_trouble_of_a_tenant_is_reported_and_stops_no_tenant(steering: Steering)
     example = steering.example
     for tenant in (example.one, example.other):
         failed(example, tenant)
-    rename = "ALTER FUNCTION {}.jobs_command RENAME TO {}"
-    example.rows(rename.format(example.one.schema, "jobs_command_gone"))
+    own = own_name("jobs_command", example.one.schema)
+    example.rows(f"ALTER FUNCTION {own} RENAME TO jobs_command_gone")
     try:
         report = steering.run(RETRY)
     finally:
-        example.rows(f"ALTER FUNCTION {example.one.schema}.jobs_command_gone RENAME TO jobs_command")
+        example.rows(f"ALTER FUNCTION jobs_command_gone RENAME TO {own}")
     assert list(report.troubles) == ["suc0001"]
     assert dict(report.tenants) == {"suc0002": 1}
 

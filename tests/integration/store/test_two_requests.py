@@ -10,6 +10,7 @@ from psycopg import sql
 
 from tests.installation import ExampleInstallation
 from turno.dispatch.dispatcher import ENQUEUE, RETRY, submission
+from turno.tenancy.identity.function_names import with_own_names
 from turno.tenancy.identity.session import as_api, call_as_api, service_session
 from turno.testing.wait import wait_until
 
@@ -41,7 +42,7 @@ def run_in_sequence(
 
 
 def of(example: ExampleInstallation, statement: LiteralString) -> sql.Composed:
-    return sql.SQL(statement).format(sql.Identifier(example.one.schema))
+    return sql.SQL(with_own_names(statement, example.one.schema)).format(sql.Identifier(example.one.schema))
 
 
 def waits(example: ExampleInstallation) -> bool:

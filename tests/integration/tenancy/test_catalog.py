@@ -1,5 +1,6 @@
 """Every way of tampering that we could think of is found; so a clean answer means something."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, LiteralString
@@ -11,6 +12,7 @@ from psycopg import sql
 from tests.installation import ExampleInstallation
 from turno.tenancy.catalog import check
 from turno.tenancy.design import Finding
+from turno.tenancy.identity.function_names import common_name, own_name
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.rights.grants import CONTROL, TENANT
 from turno.tenancy.rights.live import live_objects
@@ -33,38 +35,38 @@ TAMPERED: dict[str, tuple[LiteralString, str]] = {
     "another tenant's table": ("GRANT SELECT ON {schema}.invoices TO {other_handler}", "{other_handler} may SELECT"),
     "another tenant's schema": ("GRANT USAGE ON SCHEMA {schema} TO {other_handler}", "{other_handler} may USAGE"),
     "a function to everybody": (
-        "GRANT EXECUTE ON FUNCTION {schema}.jobs_finish TO PUBLIC",
-        "jobs_finish of suc0001: PUBLIC may EXECUTE",
+        "GRANT EXECUTE ON FUNCTION {schema}.jobs_finish{key} TO PUBLIC",
+        "jobs_finish{key} of suc0001: PUBLIC may EXECUTE",
     ),
-    "an inner function": ("GRANT EXECUTE ON FUNCTION {schema}.job_end TO {handler}", "{handler} may EXECUTE"),
+    "an inner function": ("GRANT EXECUTE ON FUNCTION {schema}.job_end{key} TO {handler}", "{handler} may EXECUTE"),
     "a sequence": ("GRANT UPDATE ON SEQUENCE {schema}.invoices_id_seq TO {handler}", "{handler} may UPDATE"),
     "tickets to a handler": ("GRANT SELECT ON turno.tickets TO {handler}", "{handler} may SELECT"),
     "claiming to a handler": ("GRANT EXECUTE ON FUNCTION turno.claim_job TO {handler}", "{handler} may EXECUTE"),
     "tables to the engine": ("GRANT SELECT ON {schema}.background_jobs TO {engine}", "{engine} may SELECT"),
-    "a right lost": ("REVOKE EXECUTE ON FUNCTION {schema}.job_start FROM {handler}", "{handler} may not EXECUTE"),
+    "a right lost": ("REVOKE EXECUTE ON FUNCTION {schema}.job_start{key} FROM {handler}", "{handler} may not EXECUTE"),
     "the schema lost": ("REVOKE USAGE ON SCHEMA {schema} FROM {api}", "{api} may not USAGE"),
-    "a path unpinned": ("ALTER FUNCTION {schema}.jobs_finish RESET search_path", "has not pinned its search_path"),
+    "a path unpinned": ("ALTER FUNCTION {schema}.jobs_finish{key} RESET search_path", "has not pinned its search_path"),
     "a path with pg_temp first": (
-        "ALTER FUNCTION {schema}.jobs_finish SET search_path = pg_temp, {schema}",
+        "ALTER FUNCTION {schema}.jobs_finish{key} SET search_path = pg_temp, {schema}",
         "has not pinned its search_path",
     ),
     "a path of another tenant": (
-        "ALTER FUNCTION {schema}.jobs_finish SET search_path = {other}, pg_temp",
+        "ALTER FUNCTION {schema}.jobs_finish{key} SET search_path = {other}, pg_temp",
         "has not pinned its search_path",
     ),
     "a path of control": ("ALTER FUNCTION turno.claim RESET ALL", "claim: has not pinned its search_path"),
-    "a caller's function": ("ALTER FUNCTION {schema}.jobs_finish SECURITY INVOKER", "does not run as its owner"),
+    "a caller's function": ("ALTER FUNCTION {schema}.jobs_finish{key} SECURITY INVOKER", "does not run as its owner"),
     "a namesake": (
-        "CREATE FUNCTION {schema}.job_start(integer) RETURNS integer LANGUAGE sql RETURN 1",
+        "CREATE FUNCTION {schema}.job_start{key}(integer) RETURNS integer LANGUAGE sql RETURN 1",
         "has a namesake",
     ),
     "an unpinned newcomer": (
         "CREATE FUNCTION {schema}.newcomer() RETURNS integer LANGUAGE sql SECURITY DEFINER RETURN 1",
         "newcomer of suc0001: has not pinned",
     ),
-    "a function gone": ("DROP FUNCTION {schema}.job_purge", "job_purge of suc0001: is missing"),
+    "a function gone": ("DROP FUNCTION {schema}.job_purge{key}", "job_purge{key} of suc0001: is missing"),
     "a schema gone": ("DROP SCHEMA {schema} CASCADE", "is missing"),
-    "a function's owner": ("ALTER FUNCTION {schema}.jobs_finish OWNER TO {admin}", "is owned by"),
+    "a function's owner": ("ALTER FUNCTION {schema}.jobs_finish{key} OWNER TO {admin}", "is owned by"),
     "a table's owner": ("ALTER TABLE {schema}.orders OWNER TO {handler}", "is owned by {handler}"),
     "a schema's owner": ("ALTER SCHEMA {schema} OWNER TO {handler}", "is owned by {handler}"),
     "row security off": ("ALTER TABLE turno.tickets DISABLE ROW LEVEL SECURITY", "row-level security off"),
@@ -178,6 +180,7 @@ def names(module_example: ExampleInstallation) -> dict[str, str]:
     assert row
     return {
         "schema": tenant.schema,
+        "key": own_name("", tenant.schema),
         "handler": tenant.handler_role,
         "owner": tenant.owner_role,
         "api": tenant.api_role,
@@ -196,7 +199,7 @@ def names(module_example: ExampleInstallation) -> dict[str, str]:
 @contextmanager
 def tampered(admin: psycopg.Connection[Any], statement: LiteralString, names: Mapping[str, str]) -> Iterator[None]:
     with admin.transaction(force_rollback=True):
-        literal = {"schema_text": sql.Literal(names["schema"])}
+        literal = {"schema_text": sql.Literal(names["schema"]), "key": sql.SQL(own_name("", names["schema"]))}
         identifiers = {name: sql.Identifier(value) for name, value in names.items()}
         admin.execute(sql.SQL(statement).format(**identifiers | literal))
         yield
@@ -257,9 +260,18 @@ def test_all_that_the_matrix_names_exists(module_example: ExampleInstallation) -
         live = {entry.target for entry in live_objects(module_example.admin, [schema])}
         functions = {function.name for function in live if function.kind is Kind.FUNCTION}
         relations = {relation.name for relation in live if relation.kind in {Kind.TABLE, Kind.VIEW}}
-        assert matrix.functions.keys() | matrix.invokers <= functions
+        assert matrix.functions.keys() | matrix.invokers <= set(map(common_name, functions))
         assert matrix.relations.keys() <= relations
         assert {table for table, _ in matrix.columns} <= relations
+
+
+def test_no_two_tenants_share_the_name_of_a_function(module_example: ExampleInstallation) -> None:
+    """Of equal names a session would load the rows of all tenants."""
+    schemas = [tenant.schema for tenant in module_example.tenants.values()]
+    live = [entry.target for entry in live_objects(module_example.admin, schemas)]
+    functions = Counter(target.name for target in live if target.kind is Kind.FUNCTION)
+    assert len(functions) >= len(schemas) * len(TENANT.functions)
+    assert max(functions.values()) == 1
 
 
 def test_every_table_of_jobs_is_named_in_the_matrix(module_example: ExampleInstallation) -> None:

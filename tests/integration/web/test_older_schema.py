@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tests.problems import problem_of
+from turno.tenancy.identity.function_names import own_name
 from turno.tenancy.schema_migrations.files import packaged
 
 if TYPE_CHECKING:
@@ -18,11 +19,12 @@ FUNCTIONS = sorted(packaged().tenant.function_sources)
 
 @contextmanager
 def renamed(service: Service, function: str) -> Iterator[None]:
-    service.rows(f'ALTER FUNCTION "{function}" RENAME TO missing')
+    own = own_name(function, service.tenants["north"].schema)
+    service.rows(f'ALTER FUNCTION "{own}" RENAME TO missing')
     try:
         yield
     finally:
-        service.rows(f'ALTER FUNCTION missing RENAME TO "{function}"')
+        service.rows(f'ALTER FUNCTION missing RENAME TO "{own}"')
 
 
 def test_retry_without_its_function_names_the_remedy(service: Service) -> None:

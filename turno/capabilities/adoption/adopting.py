@@ -114,9 +114,9 @@ def check_adoptable(admin: Connection[Any], slug: str, wanted: Adoption) -> str:
 def _check_names(admin: Connection[Any], wanted: Adoption) -> None:
     """Refuse names that would hide ours in a handler's search_path, and listed tables that do not exist."""
     name = wanted.schema
-    for kind, hidden in hiding_names(admin, name):
+    for hidden in hiding_tables(admin, name):
         raise CannotAdopt(
-            f"the {kind} {hidden} of the schema {name} has the name of one of Turno's, which handlers use: rename it"
+            f"the table {hidden} of the schema {name} has the name of one of Turno's, which handlers use: rename it"
         )
     there = admin.execute(
         "SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace(%s) AND relname = ANY (%s)"
@@ -127,27 +127,20 @@ def _check_names(admin: Connection[Any], wanted: Adoption) -> None:
         raise CannotAdopt(f"the schema {name} has no table {missing}, on which handlers should have rights; correct it")
 
 
-def hiding_names(admin: Connection[Any], schema: str) -> list[tuple[str, str]]:
-    """Return kind and name of each object in an adopted schema that hides one of ours in a handler's search_path."""
-    relations, functions = seen_by_handlers()
-    return admin.execute(
-        """
-        SELECT 'table', relname FROM pg_catalog.pg_class
-        WHERE relnamespace = to_regnamespace(%(name)s) AND relname = ANY (%(relations)s)
-        UNION ALL
-        SELECT 'function', proname FROM pg_catalog.pg_proc
-        WHERE pronamespace = to_regnamespace(%(name)s) AND proname = ANY (%(functions)s) ORDER BY 1, 2
-        """,
-        {"name": schema, "relations": sorted(relations), "functions": sorted(functions)},
-    ).fetchall()
+def hiding_tables(admin: Connection[Any], schema: str) -> list[str]:
+    """Return the relations of an adopted schema that hide one of ours in a handler's search_path."""
+    rows = admin.execute(
+        "SELECT relname FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace(%s) AND relname = ANY (%s)"
+        " ORDER BY relname",
+        [schema, sorted(seen_by_handlers())],
+    )
+    return [name for (name,) in rows]
 
 
-def seen_by_handlers() -> tuple[frozenset[str], frozenset[str]]:
-    """Return the tables and functions of Turno that a handler's session names without a schema."""
+def seen_by_handlers() -> frozenset[str]:
+    """Return the tables of Turno that a handler's session may read without their schema."""
     relations = {name for name, rights in TENANT.relations.items() if Role.HANDLER in rights}
-    columns = {table for (table, _), rights in TENANT.columns.items() if Role.HANDLER in rights}
-    functions = {name for name, roles in TENANT.functions.items() if Role.HANDLER in roles}
-    return frozenset(relations | columns), frozenset(functions)
+    return frozenset(relations | {table for (table, _), rights in TENANT.columns.items() if Role.HANDLER in rights})
 
 
 _SCHEMA = """

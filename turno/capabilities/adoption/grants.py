@@ -6,7 +6,7 @@ from typing import Any, LiteralString
 from psycopg import Connection, sql
 
 from turno.capabilities.adoption.adopted import NO_DEFAULTS, Adopted, Defaults
-from turno.capabilities.adoption.adopting import hiding_names
+from turno.capabilities.adoption.adopting import hiding_tables
 from turno.tenancy.design import REGRANT, Finding, findings_of
 from turno.tenancy.identity.foreign_functions import foreign_functions
 from turno.tenancy.rights.live import Difference, live_objects, make_equal
@@ -65,9 +65,9 @@ def check(admin: Connection[Any], schema: Schema) -> Iterator[Finding]:
         kind, object_name = difference.target
         subject = name if kind is Kind.SCHEMA else f"{kind} {adopted.name}.{object_name} of {adopted.slug}"
         yield from findings_of(subject, difference)
-    for what, hiding in hiding_names(admin, adopted.name):
+    for hiding in hiding_tables(admin, adopted.name):
         problem = f"has the name of one of Turno's, which SQL of handlers reaches by {adopted.name} first"
-        yield Finding(f"{what} {adopted.name}.{hiding} of {adopted.slug}", problem, "rename it")
+        yield Finding(f"table {adopted.name}.{hiding} of {adopted.slug}", problem, "rename it")
     for what, caller, function in foreign_functions(admin, [adopted.name]):
         problem = f"calls {function}, so no report of the company reads it"
         yield Finding(f"{what} {caller} of {adopted.slug}", problem, "remove the call, if reports are needed")

@@ -47,7 +47,7 @@ class Replay(NamedTuple):
 def replay(reader: Reader, wanted: Replay, page: Page, *, backend: str, dry_run: bool) -> tuple[int, UUID | None]:
     """Create the jobs of a page of events, in their order; returns how many, and the last event."""
     reader.execute(
-        "SELECT replayed, last_id FROM event_replay(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        "SELECT replayed, last_id FROM {}.event_replay(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
         (*wanted[:4], *page, backend, wanted.missing, dry_run),
     )
     (row,) = reader.fetchall()

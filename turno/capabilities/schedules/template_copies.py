@@ -76,7 +76,7 @@ def resume(call: Call, name: str) -> CopyBody:
 def list_copies(scope: Scope) -> list[CopyBody]:
     """Return the tenant's copies by name."""
     with scope.reading() as reader:
-        return [from_row(CopyBody, row) for row in reader.execute("SELECT * FROM template_copies()")]
+        return [from_row(CopyBody, row) for row in reader.execute("SELECT * FROM {}.template_copies()")]
 
 
 def switch_copy(scope: Scope, name: str, *, pause: bool) -> CopyBody:

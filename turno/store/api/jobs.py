@@ -45,7 +45,7 @@ _filters = cache(job_filters)
 # worker, queue or type of a job that no worker has claimed for too long.
 JOB: LiteralString = """
 SELECT j.id, j.type, j.version, j.queue, j.status, j.reason, j.priority, j.user_id, j.attempt, j.errors,
-       j.crashes, j.max_attempts, CASE WHEN j.status = 'pending' THEN job_lacks(j.id) END AS lacks,
+       j.crashes, j.max_attempts, CASE WHEN j.status = 'pending' THEN {}.job_lacks(j.id) END AS lacks,
        CASE WHEN isfinite(j.run_at) THEN j.run_at END AS run_at, j.expires_at, j.created_at,
        j.started_at, j.finished_at, j.cancel_requested_at, j.parent_id, j.successor_id, j.correlation_id,
        j.trace_context, j.revision,
@@ -117,7 +117,7 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
         WHERE (%(user_id)s::text IS NULL OR j.user_id = %(user_id)s)
           AND (%(statuses)s::text[] = '{}' OR j.status = ANY (%(statuses)s::text[]))
           AND (%(outcomes)s::text[] = '{}'
-               OR j.finished_at IS NOT NULL AND outcome_of(j.status, p.done, p.failed) = ANY (%(outcomes)s::text[]))
+               OR j.finished_at IS NOT NULL AND {}.outcome_of(j.status, p.done, p.failed) = ANY (%(outcomes)s::text[]))
           AND (%(types)s::text[] = '{}' OR j.type = ANY (%(types)s::text[]))
           AND (NOT %(needs_review)s OR j.in_doubt IS NOT NULL)
           AND (%(part_of)s::uuid IS NULL OR j.awaited_by = %(part_of)s)

@@ -59,7 +59,7 @@ def standings(reader: Reader, job_ids: Collection[UUID], users: Collection[str] 
     return reader.execute(
         """
         SELECT j.id, j.revision + coalesce(p.revision, 0) AS revision, j.run_at <= clock_timestamp() AS due,
-               CASE WHEN j.status = 'pending' THEN job_lacks(j.id) END AS lacks
+               CASE WHEN j.status = 'pending' THEN {}.job_lacks(j.id) END AS lacks
         FROM background_jobs j LEFT JOIN background_job_progress p ON p.job_id = j.id
         WHERE j.id = ANY (%s)
         """,

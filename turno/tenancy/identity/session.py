@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, LiteralString, TypeVar
+from typing import Any, LiteralString, Self, TypeVar
 
 import psycopg
 from psycopg import sql
+from psycopg.abc import Params
 from psycopg.rows import TupleRow, dict_row
 
 from turno.tenancy.identity.connections import TimeoutConnection
+from turno.tenancy.identity.function_names import with_own_names
 from turno.tenancy.identity.logins import Logins, pinned_by_version
 from turno.tenancy.identity.tenant import HandlerLogin, Tenant
 
@@ -147,14 +149,27 @@ def _log_warning(notice: psycopg.errors.Diagnostic) -> None:
         log.warning("the database warns: %s", notice.message_primary, extra={"alert": "database"})
 
 
+class ApiCursor(psycopg.Cursor[dict[str, Any]]):
+    """A cursor of one tenant: a statement calls a function of the tenant's as `{}.function(`."""
+
+    schema: str
+
+    def execute(self, query: Any, params: Params | None = None, **options: Any) -> Self:
+        """Execute a statement, in which a tenant's function has its own name."""
+        if isinstance(query, str):
+            query = with_own_names(query, self.schema).replace("{}.", f"{self.schema}.")
+        return super().execute(query, params, **options)
+
+
 @contextmanager
-def as_api(connection: psycopg.Connection[Any], tenant: Tenant) -> Iterator[psycopg.Cursor[dict[str, Any]]]:
+def as_api(connection: psycopg.Connection[Any], tenant: Tenant) -> Iterator[ApiCursor]:
     """Run one transaction of fixed SQL as the tenant's API role; rows come as dicts.
 
     The role and the path are local to the transaction. SQL of a caller's choosing must never run here:
     it could set another role. The connection must be in autocommit, outside a transaction.
     """
-    with connection.cursor(row_factory=dict_row) as cursor:
+    with ApiCursor(connection, row_factory=dict_row) as cursor:
+        cursor.schema = tenant.schema
         try:
             cursor.execute(_begun(tenant.api_role, tenant.schema), prepare=False)
             yield cursor
@@ -215,4 +230,4 @@ def _begun(role: str, schema: str) -> bytes:
 # Qualified names: with a search path for each tenant, the server would plan each call again.
 @lru_cache(maxsize=4096)
 def _qualified(statement: LiteralString, schema: str) -> bytes:
-    return sql.SQL(statement).format(sql.Identifier(schema)).as_bytes()
+    return sql.SQL(with_own_names(statement, schema)).format(sql.Identifier(schema)).as_bytes()

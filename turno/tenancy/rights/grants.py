@@ -55,8 +55,8 @@ _CONTROL = Matrix(
             *names("due_of_each tenant_capacity type_capacity"),
             # Called by the functions above, and by the trigger `key_moved`, which has pinned the path.
             *names("key_admit key_look"),
-            # Called by `enqueue`, `enqueue_many` and `publish` alone.
-            *names("tenant_for_caller hint_at_commit not_enqueued"),
+            # Called by `enqueue`, `enqueue_many` and the functions of capabilities beside them alone.
+            *names("tenant_for_caller tenant_function hint_at_commit not_enqueued"),
             # Called by statements of the operator and by functions that have pinned the path.
             *names("outcome_bounds outcomes_read wait_at is_end"),
         )

@@ -1,8 +1,8 @@
 """The matrix of rights: roles, kinds of objects, and the rights of roles on objects."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -121,6 +121,11 @@ class Matrix:
                 raise DuplicateRight(f"two sources name the {name} {', '.join(sorted(map(str, twice)))}; rename one")
             merged[name] = {**mine, **theirs}
         return Matrix(usage=self.usage | other.usage, invokers=self.invokers | other.invokers, **merged)
+
+    def renamed(self, name: Callable[[str], str]) -> "Matrix":
+        """Return the same rights for functions with other names."""
+        functions = {name(function): allowed for function, allowed in self.functions.items()}
+        return replace(self, functions=functions, invokers=frozenset(map(name, self.invokers)))
 
     @property
     def digest(self) -> str:

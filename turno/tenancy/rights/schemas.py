@@ -9,6 +9,7 @@ from psycopg import Connection
 from turno.capability import Outside, installed
 from turno.errors import TurnoError
 from turno.tenancy.identity.directory import list_tenants
+from turno.tenancy.identity.function_names import own_name
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.tenant import Tenant
 from turno.tenancy.rights.grants import CONTROL, TENANT
@@ -32,6 +33,10 @@ class Schema:
     matrix: Matrix
     roles: Mapping[Role, str]
     adopted: str | None = None
+
+    def own_name(self, function: str) -> str:
+        """Return the name in this schema of a function of the files."""
+        return own_name(function, self.name) if self.slug else function
 
     @property
     def path(self) -> str:
@@ -66,7 +71,8 @@ def tenant_schema(logins: Logins, tenant: Tenant) -> Schema:
         Role.WEB: logins.web,
         Role.CONTROL: logins.control,
     }
-    return Schema(tenant.schema, tenant.slug, tenant.owner_role, TENANT, roles, tenant.adopted_schema)
+    matrix = TENANT.renamed(lambda function: own_name(function, tenant.schema))
+    return Schema(tenant.schema, tenant.slug, tenant.owner_role, matrix, roles, tenant.adopted_schema)
 
 
 class ApplicationChanged(TurnoError):

@@ -15,6 +15,7 @@ from typing import Self
 
 from turno.capability import LIBRARY, installed
 from turno.errors import TurnoError
+from turno.tenancy.identity.function_names import define_own_names
 
 APPLICATION = "application"  # the source of the application's steps
 FILE = re.compile(r"(\d{4}_[a-z0-9_]+)(\.down)?\.sql")
@@ -96,6 +97,10 @@ class Files:
     def digest(self) -> str:
         """Changes whenever the text of a function does."""
         return hashlib.sha256(self.functions.encode()).hexdigest()
+
+    def in_schema(self, text: str, schema: str) -> str:
+        """Return SQL with the names that the functions of these files have in a tenant's schema."""
+        return define_own_names(text, self.function_sources, schema)
 
     @cached_property
     def declarations(self) -> str:

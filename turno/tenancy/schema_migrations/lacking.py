@@ -7,6 +7,7 @@ from typing import Any
 import psycopg
 
 from turno.capability import LIBRARY, installed
+from turno.tenancy.identity.function_names import common_name
 from turno.tenancy.rights.grants import CONTROL, TENANT
 from turno.tenancy.schema_migrations.files import packaged, version_of
 
@@ -35,7 +36,8 @@ def missing_in(error: Exception) -> str | None:
     if getattr(error, "sqlstate", None) not in UNDEFINED:
         return None
     words = re.findall(r"\w+", str(error).partition("\n")[0])
-    return next((f"{word} of {source}" for word in words if (source := _sources().get(word))), None)
+    names = map(common_name, words)
+    return next((f"{name} of {source}" for name in names if (source := _sources().get(name))), None)
 
 
 @cache

@@ -4,7 +4,7 @@ Each function and table has the comment `turno/<source>`. Objects of a source wi
 triggers keep its tables consistent, and have no rights.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -105,11 +105,11 @@ def upgrade(admin: Connection[Any], planned: Planned, *, dry_run: bool = False, 
                 together.append(step)
                 if not is_transactional(step.up):
                     if together[:-1]:
-                        outcome.done += _run(admin, planned.schema, together[:-1])[0]
-                    outcome.done += _run_by_statement(admin, planned.schema, step)
+                        outcome.done += _run(admin, planned.schema, files, together[:-1], define=False)[0]
+                    outcome.done += _run_by_statement(admin, planned.schema, files, step)
                     together = []
             if standing.pending or standing.redefine or (redefine and files.functions):
-                done, redefined = _run(admin, planned.schema, together, files)
+                done, redefined = _run(admin, planned.schema, files, together)
                 outcome.done += done
                 changed |= redefined
     outcome.redefined = changed and not outcome.done and not outcome.error
@@ -130,9 +130,9 @@ def take_back(admin: Connection[Any], planned: Planned, *, steps: int, dry_run: 
                 elif step.down is None:
                     raise NotMigrated(f"{step.name}: a migration without a .down.sql cannot be rolled back")
                 elif is_transactional(step.down):
-                    outcome.done += _run(admin, planned.schema, [step], files, back=True)[0]
+                    outcome.done += _run(admin, planned.schema, files, [step], back=True)[0]
                 else:
-                    outcome.done += _run_by_statement(admin, planned.schema, step, back=True)
+                    outcome.done += _run_by_statement(admin, planned.schema, files, step, back=True)
     return outcome
 
 
@@ -153,12 +153,13 @@ def _reported(outcome: Outcome) -> Iterator[None]:
 def _run(
     admin: Connection[Any],
     schema: Schema,
+    files: Files,
     steps: Sequence[Migration],
-    files: Files | None = None,
     *,
     back: bool = False,
+    define: bool = True,
 ) -> tuple[tuple[str, ...], bool]:
-    """Apply steps or take them back, and define the functions and rights of `files`, in one transaction.
+    """Apply steps of `files` or take them back, and define the functions and rights, in one transaction.
 
     Returns the versions, and whether a right changed.
     """
@@ -167,13 +168,13 @@ def _run(
         # Read under the lock: another process may have applied a step.
         before = ledger.applied_steps(admin)
         missing = [step for step in steps if (step.key in before) is back]
-        if missing and files is not None and files.declarations:
-            admin.execute(files.declarations.encode(), prepare=False)
+        if missing and define and files.declarations:
+            admin.execute(_text(schema, files, files.declarations).encode(), prepare=False)
         for step in missing:
             with _named(step.name):
-                admin.execute(_script(step, back=back).encode(), prepare=False)
+                admin.execute(_script(schema, files, step, back=back).encode(), prepare=False)
             _note(admin, step, back=back)
-        if files is not None:
+        if define:
             with _named("functions and rights"):
                 changed = _define(admin, schema, files)
     return tuple(step.version for step in missing), changed
@@ -181,7 +182,7 @@ def _run(
 
 @retry_when_locked
 def _run_by_statement(
-    admin: Connection[Any], schema: Schema, step: Migration, *, back: bool = False
+    admin: Connection[Any], schema: Schema, files: Files, step: Migration, *, back: bool = False
 ) -> tuple[str, ...]:
     """Run a file that cannot run inside a transaction; after a crash the next run repeats it from the top."""
     with hold_schema_lock(admin, schema.name):
@@ -191,7 +192,7 @@ def _run_by_statement(
         _become_owner(admin, schema, local=False)
         try:
             with _named(step.name):
-                for statement in statements_of(_script(step, back=back)):
+                for statement in statements_of(_script(schema, files, step, back=back)):
                     admin.execute(statement.encode(), prepare=False)
         finally:
             admin.execute("RESET ROLE")
@@ -201,8 +202,12 @@ def _run_by_statement(
     return (step.version,)
 
 
-def _script(step: Migration, *, back: bool) -> str:
-    return (step.down or "") if back else step.up
+def _script(schema: Schema, files: Files, step: Migration, *, back: bool) -> str:
+    return _text(schema, files, (step.down or "") if back else step.up)
+
+
+def _text(schema: Schema, files: Files, text: str) -> str:
+    return files.in_schema(text, schema.name) if schema.slug else text
 
 
 def _note(admin: Connection[Any], step: Migration, *, back: bool) -> None:
@@ -221,16 +226,17 @@ def _define(admin: Connection[Any], schema: Schema, files: Files) -> bool:
     if not files.functions:
         return apply_grants(admin, schema, live_objects(admin, [schema.name]))
     # One message, unchecked until the first call outside the tests: both are expensive for each tenant.
-    texts = (UNCHECKED.format("off"), files.functions, UNCHECKED.format("on"))
+    texts = (UNCHECKED.format("off"), _text(schema, files, files.functions), UNCHECKED.format("on"))
     admin.execute("\n".join(texts).encode(), prepare=False)
+    sources = {schema.own_name(function): source for function, source in files.function_sources.items()}
     kept: list[LiveObject] = []
     for object_ in live_objects(admin, [schema.name]):
         kind, name = object_.target
-        if kind is Kind.FUNCTION and object_.source in files.sources and name not in files.function_sources:
+        if kind is Kind.FUNCTION and object_.source in files.sources and name not in sources:
             admin.execute(sql.SQL("DROP FUNCTION {}").format(sql.Identifier(name)))
         else:
             kept.append(object_)
-    _comment(admin, schema, files, kept)
+    _comment(admin, schema, sources, kept)
     changed = apply_grants(admin, schema, kept)
     ledger.record(admin, *ledger.DEFINITIONS, ledger.digest_of(schema, files))
     if schema.slug:
@@ -241,7 +247,7 @@ def _define(admin: Connection[Any], schema: Schema, files: Files) -> bool:
     return changed
 
 
-def _comment(admin: Connection[Any], schema: Schema, files: Files, live: Iterable[LiveObject]) -> None:
+def _comment(admin: Connection[Any], schema: Schema, functions: Mapping[str, str], live: Iterable[LiveObject]) -> None:
     """Write the source of each function and relation into the catalog."""
     relations = dict.fromkeys(schema.matrix.relations, LIBRARY)
     for capability in installed():
@@ -251,7 +257,7 @@ def _comment(admin: Connection[Any], schema: Schema, files: Files, live: Iterabl
     comments = []
     for entry in live:
         kind, name = entry.target
-        source = (files.function_sources if kind is Kind.FUNCTION else relations).get(name)
+        source = (functions if kind is Kind.FUNCTION else relations).get(name)
         if source not in (None, entry.source):
             word = sql.SQL("VIEW") if kind is Kind.VIEW else KIND_SQL[kind]
             values = word, sql.Identifier(name), sql.Literal(f"turno/{source}")

@@ -15,6 +15,9 @@ from tests.integration.runner.batches.batch import claim, put
 from tests.misbehaving_handlers import HOOKS, FaultyBatched
 from turno.capabilities.adoption.adopting import seen_by_handlers
 from turno.jobs.job_context import JobContext
+from turno.tenancy.identity.function_names import own_name
+from turno.tenancy.rights.grants import TENANT
+from turno.tenancy.rights.matrix import Role
 
 SIGNATURES = """
 SELECT p.proname, pg_get_function_identity_arguments(p.oid) FROM pg_proc p
@@ -25,7 +28,9 @@ WHERE p.pronamespace = %s::regnamespace AND p.proname = ANY (%s)
 @pytest.fixture
 def shadowed(example: ExampleInstallation) -> Iterator[str]:
     """A schema with a function and a table for each name of ours that a handler's session uses."""
-    relations, functions = seen_by_handlers()
+    functions = {
+        own_name(name, example.one.schema) for name, roles in TENANT.functions.items() if Role.HANDLER in roles
+    }
     admin = example.admin
     signatures = admin.execute(SIGNATURES, (example.one.schema, sorted(functions))).fetchall()
     assert len(signatures) >= len(functions)
@@ -36,7 +41,7 @@ def shadowed(example: ExampleInstallation) -> Iterator[str]:
             made = sql.SQL("CREATE OR REPLACE FUNCTION shadowing.{}({}) RETURNS text LANGUAGE plpgsql AS {}")
             body = sql.Literal("BEGIN RAISE EXCEPTION 'met'; END")
             admin.execute(made.format(sql.Identifier(name), sql.SQL(taken), body))
-    for name in relations:
+    for name in seen_by_handlers():
         admin.execute(sql.SQL("CREATE TABLE shadowing.{} ()").format(sql.Identifier(name)))
     role = sql.Identifier(example.one.handler_role)
     admin.execute(sql.SQL("GRANT USAGE ON SCHEMA shadowing TO {}").format(role))

@@ -18,6 +18,7 @@ from turno.dispatch.dispatcher import CANCEL, ENQUEUE, RETRY, submission
 from turno.jobs.job import Claim
 from turno.runner.session import HandlerConnection
 from turno.store.engine.engine import Engine
+from turno.tenancy.identity.function_names import with_own_names
 from turno.tenancy.identity.session import handler_session, service_session
 from turno.testing.invariants import Judge
 
@@ -141,7 +142,8 @@ class SharedJob:
         return lambda engine: "dead" if Engine.on(engine).keep_alive(self.worker) is None else "alive"
 
     def asks(self, statement: LiteralString, parameters: tuple[Any, ...]) -> Step:
-        question = sql.SQL(statement).format(sql.Identifier(self.example.one.schema))
+        schema = self.example.one.schema
+        question = sql.SQL(with_own_names(statement, schema)).format(sql.Identifier(schema))
 
         def step(web: Session) -> str:
             web.execute("SELECT set_config('role', %s, true)", (self.example.one.api_role,))

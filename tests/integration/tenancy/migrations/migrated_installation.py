@@ -66,7 +66,7 @@ class MigratedInstallation:
     def in_schema(self, tenant: Tenant, statement: Any) -> psycopg.Cursor[Any]:
         with self.admin.transaction():
             self.admin.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(tenant.schema)))
-            return self.admin.execute(statement)
+            return self.admin.execute(self.migrations.tenant.in_schema(statement, tenant.schema).encode())
 
 
 def set_up(installation: MigratedInstallation) -> None:

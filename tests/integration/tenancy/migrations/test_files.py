@@ -98,7 +98,7 @@ def test_functions_follow_their_files(installation: MigratedInstallation) -> Non
     assert installation.migrate() == []
     left = installation.in_schema(
         installation.tenants[0],
-        "SELECT proname FROM pg_proc WHERE proname IN ('answer', 'their_own') "
+        "SELECT proname FROM pg_proc WHERE proname ~ '^(answer|their_own)' "
         "AND pronamespace = current_schema()::regnamespace",
     ).fetchall()
     assert left == [("their_own",)]

@@ -142,7 +142,8 @@ BEGIN
         job.concurrency_key := concurrency_keys[i];
         jobs := jobs || job;
     END LOOP;
-    FOR made IN EXECUTE format('SELECT job_id, verdict, n FROM %I.jobs_enqueue($1, NULL, $2, NULL, true)', schema)
+    FOR made IN EXECUTE format('SELECT job_id, verdict, n FROM %s($1, NULL, $2, NULL, true)',
+                               tenant_function(schema, 'jobs_enqueue'))
         USING jobs, CASE WHEN user_id IS NOT NULL THEN own.pending_limit END
     LOOP
         job_id := made.job_id;

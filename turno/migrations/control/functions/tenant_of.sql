@@ -28,3 +28,8 @@ BEGIN ATOMIC
     JOIN tenants n ON n.handler_role = r.rolname::text COLLATE "default"
     WHERE s.pid = ANY (p_pids);
 END;
+
+-- The whole name of a function in a tenant's schema. The name ends with the key of the schema: the server looks a function
+-- up by its name in all schemas, and with equal names a new session would read the rows of all tenants.
+CREATE OR REPLACE FUNCTION tenant_function(p_schema text, p_name text) RETURNS text LANGUAGE sql IMMUTABLE
+RETURN format('%I.%I', p_schema, p_name || substr(p_schema, 2));

@@ -1,6 +1,6 @@
 -- One tenant's jobs. Run with search_path = the tenant's schema, as the tenant's owner role.
 -- The functions are in ../functions, a file for each verb, SECURITY DEFINER of that owner: a vulnerability is confined to its
--- tenant.
+-- tenant. In the schema the name of each function ends with the schema's key; see function_names.py.
 --
 --   pending -> running -> completed | failed | cancelled
 --   running -> pending      retry, reschedule, handed back, rescued

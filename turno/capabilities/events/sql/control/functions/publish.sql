@@ -24,7 +24,7 @@ BEGIN
     target := tenant_for_caller(tenant);
     origin.user_id := coalesce(user_id, 'application');
     origin.backend := target.backend;
-    EXECUTE format('SELECT event_id, jobs FROM %I.event_publish($1, $2, $3, $4)', target.schema)
+    EXECUTE format('SELECT event_id, jobs FROM %s($1, $2, $3, $4)', tenant_function(target.schema, 'event_publish'))
         INTO event_id, jobs USING event, key, data, origin;
     IF jobs > 0 THEN
         PERFORM hint_at_commit();

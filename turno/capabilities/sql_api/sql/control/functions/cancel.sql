@@ -5,6 +5,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     verdict text;
 BEGIN
-    EXECUTE format('SELECT %I.application_cancel($1)', (tenant_for_caller(tenant)).schema) INTO verdict USING job_id;
+    EXECUTE format('SELECT %s($1)', tenant_function((tenant_for_caller(tenant)).schema, 'application_cancel'))
+    INTO verdict USING job_id;
     RETURN verdict;
 END $$;

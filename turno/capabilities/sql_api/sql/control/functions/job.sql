@@ -3,5 +3,6 @@
 CREATE OR REPLACE FUNCTION job(tenant text, job_id uuid) RETURNS SETOF application_job
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
-    RETURN QUERY EXECUTE format('SELECT * FROM %I.application_job($1)', (tenant_for_caller(tenant)).schema) USING job_id;
+    RETURN QUERY EXECUTE format('SELECT * FROM %s($1)', tenant_function((tenant_for_caller(tenant)).schema, 'application_job'))
+    USING job_id;
 END $$;

@@ -6,7 +6,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     target CONSTANT record := tenant_for_caller(tenant);
 BEGIN
-    EXECUTE format('SELECT * FROM %I.application_retry($1, $2)', target.schema)
+    EXECUTE format('SELECT * FROM %s($1, $2)', tenant_function(target.schema, 'application_retry'))
     INTO new_job_id, verdict USING job_id, target.backend;
     IF verdict = 'accepted' THEN
         PERFORM hint_at_commit();

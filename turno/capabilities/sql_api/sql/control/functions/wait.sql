@@ -19,7 +19,7 @@ BEGIN
     END IF;
     until := clock_timestamp() + make_interval(secs => seconds);
     LOOP
-        EXECUTE format('SELECT * FROM %I.application_job($1)', target) INTO job USING job_id;
+        EXECUTE format('SELECT * FROM %s($1)', tenant_function(target, 'application_job')) INTO job USING job_id;
         EXIT WHEN job.job_id IS NULL OR job.finished_at IS NOT NULL OR clock_timestamp() >= until;
         PERFORM pg_sleep(least(pause, extract(epoch FROM until - clock_timestamp())));
         pause := least(2 * pause, 0.5);

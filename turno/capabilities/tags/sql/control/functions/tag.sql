@@ -5,5 +5,5 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET row_security 
 DECLARE
     target record := tenant_for_caller(tenant);
 BEGIN
-    EXECUTE format('SELECT %I.job_tags_put($1, $2)', target.schema) USING job_id, tags;
+    EXECUTE format('SELECT %s($1, $2)', tenant_function(target.schema, 'job_tags_put')) USING job_id, tags;
 END $$;
