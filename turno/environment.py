@@ -45,9 +45,9 @@ def read_settings(*, dotenv: bool = True) -> Settings:
     return Settings.read({**variables(dotenv=dotenv), **taken()})
 
 
-def public_settings() -> Settings:
+def public_settings(*, dotenv: bool = True) -> Settings:
     """Return the settings of the environment: in a sealed process, without the secrets."""
-    return Settings.read(variables())
+    return Settings.read(variables(dotenv=dotenv))
 
 
 def variables(*, dotenv: bool = True, demo: bool = True) -> dict[str, str]:

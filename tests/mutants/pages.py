@@ -304,11 +304,11 @@ MUTANTS = (
     ),
     Mutant(
         "connections of another process are used",
-        "docs/mounting.md: once in each web process, after the fork",
+        "docs/mounting.md: a process forked after a request answers 503",
         "turno/web/admission.py",
         "if current.process != os.getpid():",
         "if False:",
-        (f"{MOUNTED}::test_mount_forked_after_creation_reports_it",),
+        (f"{MOUNTED}::test_mount_forked_after_a_request_reports_it",),
     ),
     Mutant(
         "a handler's texts for its type are not shown",

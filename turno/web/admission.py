@@ -209,7 +209,7 @@ def _check() -> Response | None:
     request.max_content_length = current.settings.limits.body_bytes
     host = current.public.hostname
     if current.process != os.getpid():  # the threads that keep connections open stayed in the other process
-        text = "Turno was made before this process was forked: make it in each web process, gunicorn without --preload."
+        text = "Turno answered a request before this process was forked: fork web processes before the first request."
         log.error(text)
         return problem_document(Problem(Kind.UNAVAILABLE, text))
     # A foreign host name that resolves to this server would count as our own origin.

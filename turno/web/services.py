@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from os import getpid
+from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any, LiteralString
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from flask import Blueprint, Flask, Request, Response, current_app, request
+from flask import Flask, Request, Response, current_app, request
 from markupsafe import Markup
 from msgspec import Meta
 
@@ -130,7 +131,6 @@ class Services:
         self.menu = self._declared("menu")
         self.operator_menu = self._declared("operator_menu")
         self.job_filters = job_filters(self.settings.capabilities)
-        self.routes: list[Blueprint] = self._loaded("routes")
         self.submission_parts: tuple[SubmissionPart, ...] = (*self._loaded("submissions"),)
         self.job_sections: list[JobSection] = self._loaded("job_sections")
         self.operator_job_sections: list[OperatorJobSection] = self._loaded("operator_job_sections")
@@ -145,16 +145,30 @@ class Services:
         return [load(reference) for reference in self._declared(name)]
 
 
+class Deferred:
+    """The services of an application until their first use, which loads the handlers and reads the secret settings."""
+
+    def __init__(self, build: Callable[[], Services]) -> None:
+        self._build = build
+        self._building = Lock()
+
+    def replace_in(self, app: Flask) -> Services:
+        """Return the services, which are built once and replace this object; raises InvalidSettings."""
+        with self._building:
+            if app.extensions[NAME] is self:
+                app.extensions[NAME] = self._build()
+        return services_of(app)
+
+
 def services_of(app: Flask) -> Services:
     """Return an application's services; raises KeyError where there is no Turno in it."""
-    current: Services = app.extensions[NAME]
-    return current
+    current: Services | Deferred = app.extensions[NAME]
+    return current.replace_in(app) if isinstance(current, Deferred) else current
 
 
 def services() -> Services:
     """Return the services of the application that serves the present request."""
-    current: Services = current_app.extensions[NAME]
-    return current
+    return services_of(current_app)
 
 
 def as_operator() -> AbstractContextManager[Operator]:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from ipaddress import ip_network
 
-from turno.environment import read_settings
+from turno.environment import public_settings
 from turno.http_server.front import Front, Receive, Scope, Send
 from turno.settings import Settings
 from turno.web.auth import Principal
@@ -14,10 +14,10 @@ from turno.wiring.mounted import PRINCIPAL, Mounted
 class TurnoASGI(Mounted):
     """Turno's API, pages and streams, for an application of ASGI to mount: `app.mount("/jobs", TurnoASGI(…))`.
 
-    The first request opens the first connection. `principal` is awaited for each request: it returns the signed-in
-    user of the scope, or None; a page then redirects to the address `sign_in`. The application handles the exceptions
-    of `principal`. Threads handle the requests, the event loop sends the streams and ends them when the process gets
-    SIGTERM or SIGINT. The default settings come from the environment.
+    The first request loads the handlers and opens the first connection. `principal` is awaited for each request: it
+    returns the signed-in user of the scope, or None; a page then redirects to the address `sign_in`. The application
+    handles the exceptions of `principal`. Threads handle the requests, the event loop sends the streams and ends them
+    when the process gets SIGTERM or SIGINT. The default settings come from the environment.
     """
 
     def __init__(
@@ -27,13 +27,14 @@ class TurnoASGI(Mounted):
         sign_in: str | None = None,
         settings: Settings | None = None,
     ) -> None:
-        super().__init__(sign_in=sign_in, settings=settings or read_settings(dotenv=False))
+        super().__init__(sign_in=sign_in, settings=settings)
+        public = settings or public_settings(dotenv=False)
         self._principal = principal
         self._front = Front(
             self._wsgi,
-            threads=self._settings.web_threads,
-            largest_body=self._settings.limits.body_bytes,
-            trusted=[ip_network(proxy) for proxy in self._settings.trusted_proxies],
+            threads=public.web_threads,
+            largest_body=public.limits.body_bytes,
+            trusted=[ip_network(proxy) for proxy in public.trusted_proxies],
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

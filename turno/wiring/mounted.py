@@ -20,7 +20,7 @@ PRINCIPAL = "turno.principal"  # key of the user in the WSGI environment
 class Mounted:
     """The WSGI application of Turno, which the first request builds, under the prefix of this request."""
 
-    def __init__(self, *, sign_in: str | None, settings: Settings) -> None:
+    def __init__(self, *, sign_in: str | None, settings: Settings | None) -> None:
         self._settings = settings
         self._sign_in = sign_in
         self._building = threading.Lock()
@@ -42,6 +42,7 @@ class Mounted:
             sign_in=self._sign_in,
             settings=self._settings,
         )
+        services_of(app)
         return app
 
     def _watch_signals(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -1,4 +1,4 @@
-"""The composition root of the web; called in each web process after the fork, and nowhere else."""
+"""The composition root of the web: the first request of a web process builds its services."""
 
 import atexit
 import logging
@@ -15,7 +15,7 @@ from psycopg_pool import ConnectionPool
 
 from turno.capability import enabled, load
 from turno.dispatch.dispatcher import BackendChoice, Dispatcher
-from turno.environment import read_settings, variables
+from turno.environment import public_settings, read_settings, variables
 from turno.errors import InvalidSettings
 from turno.jobs.handler import Registry, named_handlers
 from turno.maintenance.tasks import UNATTENDED
@@ -26,7 +26,7 @@ from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import WEB_TIMEOUTS, assert_pinned
 from turno.tenancy.schema_migrations.lacking import what_is_pending
-from turno.web import install
+from turno.web import install_routes
 from turno.web.pages.page_routes import Pages
 from turno.web.services import AskPrincipal, Live, Services, services_of
 from turno.wiring.logins import logins_of
@@ -89,10 +89,11 @@ class WebMaintenance:
 class Turno:
     """Adds the API, the pages and the live streams to a Flask application, with a separate pool of connections.
 
-    Create the object once in each web process, after the fork. All addresses have the prefix `url_prefix`. `principal`
-    replaces the tokens: it returns the signed-in user, or None; a page then redirects a request without a user to the
-    address `sign_in`. `layout` names a template around the pages, with the blocks `title`, `turno_head` and `turno`.
-    `pages` are blueprints of the application, which precede the pages. The default settings come from the environment.
+    The first request loads the handlers and opens the first connection, so handlers may import the application. All
+    addresses have the prefix `url_prefix`. `principal` replaces the tokens: it returns the signed-in user, or None; a
+    page then redirects a request without a user to the address `sign_in`. `layout` names a template around the pages,
+    with the blocks `title`, `turno_head` and `turno`. `pages` are blueprints of the application, which precede the
+    pages. The default settings come from the environment.
     """
 
     def __init__(
@@ -106,46 +107,57 @@ class Turno:
         pages: Sequence[Pages] = (),
         settings: Settings | None = None,
     ) -> None:
-        settings = settings or read_settings(dotenv=False)
-        mounted = urlsplit(settings.public_url).path or app.config["APPLICATION_ROOT"].rstrip("/")
-        registry = named_handlers(settings.handlers)
-        live, pool = live_changes(settings, mounted + url_prefix), web_pool(settings)
-        operators = operator_pool(settings)
-        upkeep = WebMaintenance(settings, registry)
+        public = settings or public_settings(dotenv=False)
 
-        lend = partial(Loan, pool)
-        choice = BackendChoice(
-            connection=lend,
-            default=settings.queue_backend,
-            open_queue=partial(_open_queue, settings, upkeep),
-        )
-        dispatcher = Dispatcher(
-            connection=lend,
-            queue=choice.queue_of,
-            pending_limit=settings.limits.pending,
-            day_limits=settings.limits.per_day,
-            command_limits=settings.limits.per_minute,
-            announce=live.announce,
-        )
-        services = Services(
-            settings=settings,
-            registry=registry,
-            dispatcher=dispatcher,
-            directory=Directory(lend),
-            connection=lend,
-            operator=partial(Loan, operators),
-            live=live,
-            readiness=partial(_pending, pool),
-            inline=None
-            if settings.enable_background_jobs
-            else inline_runner(settings, partial(_server_version, pool)).run,
-            url_prefix=url_prefix,
-            principal=principal,
-            sign_in=sign_in,
-            layout=layout,
-        )
-        install(app, services, pages)
-        app.extensions[MAINTENANCE] = upkeep
+        def build() -> Services:
+            return _services(
+                app,
+                settings or read_settings(dotenv=False),
+                url_prefix=url_prefix,
+                principal=principal,
+                sign_in=sign_in,
+                layout=layout,
+            )
+
+        tokens = principal is None
+        install_routes(app, build, pages, capabilities=public.capabilities, prefix=url_prefix, tokens=tokens)
+
+
+def _services(app: Flask, settings: Settings, *, url_prefix: str, **of_the_host: Any) -> Services:
+    """Return the services of a Flask application; raises InvalidSettings, as for handlers that cannot be imported."""
+    mounted = urlsplit(settings.public_url).path or app.config["APPLICATION_ROOT"].rstrip("/")
+    registry = named_handlers(settings.handlers)
+    live, pool = live_changes(settings, mounted + url_prefix), web_pool(settings)
+    operators = operator_pool(settings)
+    upkeep = app.extensions[MAINTENANCE] = WebMaintenance(settings, registry)
+
+    lend = partial(Loan, pool)
+    choice = BackendChoice(
+        connection=lend,
+        default=settings.queue_backend,
+        open_queue=partial(_open_queue, settings, upkeep),
+    )
+    dispatcher = Dispatcher(
+        connection=lend,
+        queue=choice.queue_of,
+        pending_limit=settings.limits.pending,
+        day_limits=settings.limits.per_day,
+        command_limits=settings.limits.per_minute,
+        announce=live.announce,
+    )
+    return Services(
+        settings=settings,
+        registry=registry,
+        dispatcher=dispatcher,
+        directory=Directory(lend),
+        connection=lend,
+        operator=partial(Loan, operators),
+        live=live,
+        readiness=partial(_pending, pool),
+        inline=None if settings.enable_background_jobs else inline_runner(settings, partial(_server_version, pool)).run,
+        url_prefix=url_prefix,
+        **of_the_host,
+    )
 
 
 def _open_queue(settings: Settings, upkeep: WebMaintenance, name: str) -> QueueInterface:
@@ -164,10 +176,11 @@ def serving_application(settings: Settings) -> "Served":
     else:
         app = Flask("turno.web", static_folder=None)
         Turno(app, settings=settings)
+    live = services_of(app).live  # wrong settings and handlers prevent the start
     if settings.enable_background_jobs:
         app.extensions[MAINTENANCE].start()
     largest_body = max(settings.limits.body_bytes, app.config["MAX_CONTENT_LENGTH"] or 0)
-    return Served(app, largest_body, stop=services_of(app).live.end_all)
+    return Served(app, largest_body, stop=live.end_all)
 
 
 def _named(reference: str) -> Flask:

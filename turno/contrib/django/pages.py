@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from django.http import HttpRequest
 
+    from turno.settings import Settings
+
     AskPrincipal = Callable[[HttpRequest], Principal | None]
 
 
@@ -69,13 +71,14 @@ def turno_pages(principal: AskPrincipal = signed_in) -> tuple[Any, str, str]:
 class DjangoPages(Mounted):
     """The WSGI application of Turno as a view of Django, on servers of WSGI and ASGI."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._threads = RequestThreads(self._settings.web_threads)  # of an ASGI server
+    def __init__(self, *, sign_in: str, settings: Settings) -> None:
+        super().__init__(sign_in=sign_in, settings=settings)
+        self._limits = settings.limits
+        self._threads = RequestThreads(settings.web_threads)  # of an ASGI server
 
     def respond(self, request: HttpRequest, path: str, user: Principal | None) -> HttpResponse | StreamingHttpResponse:
         """Return the response to a request for an address below the prefix of the view."""
-        body = request.read(self._settings.limits.body_bytes + 1)  # a larger body is refused
+        body = request.read(self._limits.body_bytes + 1)  # a larger body is refused
         scope = getattr(request, "scope", None)
         environ = {
             **(environ_of({**scope, "query_string": b""}, body, complete=True, trusted=()) if scope else request.META),
