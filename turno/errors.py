@@ -1,6 +1,7 @@
 """The errors, as one short tree; each message names the remedy."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ class InvalidPayload(UserError):
     def __init__(self, problems: list[dict[str, str]]) -> None:
         super().__init__("; ".join(f"{p['field']}: {p['problem']}" for p in problems))
         self.problems = problems
+
+
+class UnknownFields(InvalidPayload):
+    """The payload fits, but for fields that this release does not declare."""
 
 
 class NotEnqueued(TurnoError):
@@ -105,7 +110,11 @@ class NeedsReview(InDoubt):
 
 
 class Postponed(EndsAttempt):
-    """The job needs the work of another job; it runs again a few seconds later, and nothing is counted."""
+    """The job needs the work of another job or release; it runs again after `pause`, and nothing is counted."""
+
+    def __init__(self, message: str, pause: timedelta = timedelta(seconds=5)) -> None:
+        super().__init__(message)
+        self.pause = pause
 
 
 class CancelRequested(EndsAttempt):

@@ -14,8 +14,34 @@ PUT_BACK = f"{SCRIPTS}::test_tenant_at_work_is_not_restored_nor_by_half"
 NAMED = "docs/deploying.md: a missing right is refused by name, before a change"
 SECOND = f"{MANAGED}::test_second_admin_learns_missing_rights_and_works_later"
 RIGHTS = "turno/tenancy/provisioning/install.py"
+RELEASES = "docs/deploying.md: stored data is read by both releases"
+PAYLOADS = "tests/integration/runner/test_changed_payload.py"
 
 MUTANTS = (
+    Mutant(
+        "a worker fails jobs with a field of another release",
+        RELEASES,
+        "turno/runner/executor.py",
+        "        if outcome is self.unknown_fields and self._waits_for_another_release():\n",
+        "        if False:\n",
+        (f"{PAYLOADS}::test_worker_returns_fields_of_another_release",),
+    ),
+    Mutant(
+        "a job waits for ever for a release that is gone",
+        RELEASES,
+        "turno/migrations/tenant/functions/payload_declared_otherwise.sql",
+        " AND h.seen_at > clock_timestamp() - interval '1 hour'",
+        "",
+        (f"{PAYLOADS}::test_unknown_field_of_no_release_fails_once[61 min]",),
+    ),
+    Mutant(
+        "a changed payload without a new version is not reported",
+        RELEASES,
+        "turno/store/engine/announcements.py",
+        "HAVING count(*) > 1",
+        "HAVING count(*) > 9",
+        (f"{PAYLOADS}::test_migrate_and_doctor_report_a_changed_payload",),
+    ),
     Mutant(
         "a provisioner's rights are not looked at before",
         NAMED,

@@ -13,6 +13,7 @@ from turno.environment import read_settings
 from turno.errors import InvalidSettings
 from turno.jobs.label import counted
 from turno.settings import Settings
+from turno.store.engine.announcements import RAISE_VERSION, changed_payloads
 from turno.tenancy.catalog import check as check_catalog
 from turno.tenancy.provisioning.install import PlanningConnection, install, plan_installation
 from turno.tenancy.provisioning.provision import raise_connections
@@ -210,6 +211,8 @@ def _announce(admin: Connection[Any], settings: Settings) -> int:
         # The schemas do not depend on the handlers: they are migrated all the same.
         click.echo(f"no job types were registered: {problem}", err=True)
         return 1
+    for change in changed_payloads(admin):
+        click.echo(f"{change}: {RAISE_VERSION}", err=True)
     if types:
         print_message(f"{counted(len(types), 'job type')} registered: {', '.join(types)}", types=types)
     return 0

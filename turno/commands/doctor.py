@@ -16,6 +16,7 @@ from turno.errors import InvalidSettings
 from turno.jobs.handler import named_handlers
 from turno.jobs.moment import written
 from turno.settings import PREFIX, Settings, variable_of
+from turno.store.engine.announcements import RAISE_VERSION, changed_payloads
 from turno.store.operator.troubles import Trouble, troubles
 from turno.tenancy.catalog import check
 from turno.tenancy.rights.public_rights import hosts, public_rights
@@ -102,6 +103,7 @@ def _installed(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
             yield Advice(f"schema {schema.schema}: {schema.trouble}", "run `turno db status` and mend it")
     if behind := [schema for schema in standings if schema.pending or schema.redefine]:
         yield Advice(f"{len(behind)} of {len(standings)} schemas are behind this release", "run `turno db migrate`")
+    yield from (Advice(change, RAISE_VERSION) for change in changed_payloads(admin))
     if len(standings) == 1:
         yield Advice("there is no tenant", "run `turno tenant add SLUG --company COMPANY --name NAME`")
 

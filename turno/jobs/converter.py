@@ -1,5 +1,6 @@
 """JSON text to values of declared types and back, with exact decimals: for payloads, and for the web's own bodies."""
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import is_dataclass
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 import msgspec
 from msgspec import inspect as shapes
 
-from turno.errors import InvalidPayload
+from turno.errors import InvalidPayload, UnknownFields
 from turno.jobs.json_text import MOST_PROBLEMS, NOT_FINITE, NotJson, is_finite, json_text, parse_json
 from turno.jobs.misfits import listed, misfits, sentence
 
@@ -67,7 +68,8 @@ class Converter:
         if self._walked:
             self._stored(self._root, msgspec.json.decode(text), "", problems)
         if problems:
-            raise InvalidPayload(listed(problems))
+            unknown = all(problem == NOT_A_FIELD for _, problem in problems)
+            raise (UnknownFields if unknown else InvalidPayload)(listed(problems))
         return value
 
     def convert(self, plain: Any) -> Any:
@@ -245,6 +247,30 @@ def load_payload(handler: "type[JobHandler[Any]]", text: str | bytes | msgspec.R
 def restore_payload(handler: "type[JobHandler[Any]]", plain: Any) -> Any:
     """Return the payload of its plain JSON form; raises InvalidPayload naming each field."""
     return load_payload(handler, json.dumps(plain))
+
+
+@cache
+def payload_digest(handler: "type[JobHandler[Any]]") -> str:
+    """Return a digest of the payload's fields, types and defaults, equal in each release that declares the same."""
+    (root,), parts = msgspec.json.schema_components([handler.payload_type], ref_template="{name}")
+    numbers = {name: number for number, name in enumerate(parts)}
+    schema = [_structure(part, numbers) for part in (root, *parts.values())]
+    return hashlib.sha256(msgspec.json.encode(schema, order="sorted")).hexdigest()[:16]
+
+
+def _structure(schema: Any, numbers: dict[str, int], *, fields: bool = False) -> Any:
+    """Return a schema without titles and docstrings, with a number for each class; `fields`: its keys are fields."""
+    if isinstance(schema, list):
+        return [_structure(part, numbers) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema and not fields:
+        return numbers[schema["$ref"]]
+    return {
+        key: _structure(part, numbers, fields=not fields and key == "properties")
+        for key, part in schema.items()
+        if fields or key not in {"title", "description"}
+    }
 
 
 def check_payload(handler: "type[JobHandler[Any]]", value: Any) -> Any:

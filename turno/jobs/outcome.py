@@ -67,7 +67,6 @@ class RetryPolicy:
 
 
 CENTURY = timedelta(days=36_525)
-POSTPONED = timedelta(seconds=5)  # until a job checks again whether another job has done the work that both need
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +186,7 @@ def decide(
         case HandBack():
             return Release(now(), "released", "handed back by a stopping worker")
         case Postponed():
-            return Release(now() + POSTPONED, "released", str(outcome))
+            return Release(now() + outcome.pause, "released", str(outcome))
     error = describe(outcome)
     match outcome:
         case NeedsReview(doubt=doubt):

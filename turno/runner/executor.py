@@ -12,14 +12,15 @@ import random
 from collections.abc import Awaitable, Callable
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
+from datetime import timedelta
 from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
 from turno import crash_points, tracing
-from turno.errors import ClaimLost, HandlerMisuse, InvalidResult, Waits
-from turno.jobs.converter import load_payload
+from turno.errors import ClaimLost, HandlerMisuse, InvalidResult, Postponed, UnknownFields, Waits
+from turno.jobs.converter import load_payload, payload_digest
 from turno.jobs.handler import JobHandler, Registry
 from turno.jobs.job import Batch, Claim
 from turno.jobs.json_text import serialise
@@ -43,6 +44,7 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 COLLISIONS = 4  # tries of an attempt after a deadlock, a serialization failure or a lock timeout
+OTHER_RELEASE = timedelta(seconds=15)  # until a job with fields of another release is claimed again
 SHARED_SECONDS = 0.02  # after which a transaction is committed, though more jobs could share it
 LOST = "lost"  # the status of a job with a lost claim or an unconfirmed commit
 # Errors of values that a handler chose, by Python or by the database.
@@ -276,6 +278,7 @@ class Attempt:
     context: AttemptContext
     began: float
     spans: Spans
+    unknown_fields: UnknownFields | None = None  # of the job's own payload
 
     def run(self) -> Outcome | Exception:
         """Return its outcome, or the error that was raised; the work of a completed job is kept in the transaction."""
@@ -295,7 +298,12 @@ class Attempt:
             return Cancel("cancelled on request")
         if self.started.expired:
             return Cancel("expired")
-        return call_handler(self.handler(), self.context, load_payload(self.handler, self.started.payload))
+        try:
+            payload = load_payload(self.handler, self.started.payload)
+        except UnknownFields as error:
+            self.unknown_fields = error
+            raise
+        return call_handler(self.handler(), self.context, payload)
 
     def record(self, outcome: Reschedule | Cancel | Exception, chance: float) -> str:
         """Record an outcome other than completed; returns the job's new status.
@@ -317,6 +325,8 @@ class Attempt:
         return self._write(Fail("failed for good", self.context.errors.describe(error)))
 
     def _decision(self, outcome: Reschedule | Cancel | Exception, chance: float) -> Decision:
+        if outcome is self.unknown_fields and self._waits_for_another_release():
+            outcome = Postponed(f"waits for the release that declares its payload: {outcome}", OTHER_RELEASE)
         return decide(
             outcome,
             self.context.errors.describe,
@@ -325,6 +335,13 @@ class Attempt:
             policy=self.handler.retry,
             now=lambda: self.transaction.retry_on_new_session(attempts.now),
             chance=chance,
+        )
+
+    def _waits_for_another_release(self) -> bool:
+        """Say whether a worker of another release may know the fields; otherwise the job fails for good."""
+        claim, digest = self.claim, payload_digest(self.handler)
+        return self.transaction.retry_on_new_session(
+            lambda session: attempts.declared_otherwise(session, claim, digest)
         )
 
     @property

@@ -1,14 +1,21 @@
 """Job types and their subscriptions as the database records them, for code in any language."""
 
 from dataclasses import dataclass
+from typing import Any
 
+from psycopg import Connection
+
+from turno.jobs.converter import payload_digest
 from turno.jobs.handler import Registry
 from turno.jobs.new_job import is_keyed
 
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """The properties of each job of this type, and the events that the type subscribes to."""
+    """The properties of each job of this type, and the events that the type subscribes to.
+
+    `payload` is the digest of the declared fields.
+    """
 
     type: str
     version: int
@@ -21,6 +28,7 @@ class Announcement:
     key_period: float | None = None
     subscribes: tuple[str, ...] = ()
     ordered: bool = False
+    payload: str = ""
 
 
 def of(registry: Registry) -> list[Announcement]:
@@ -38,6 +46,21 @@ def of(registry: Registry) -> list[Announcement]:
             key_period=handler.key_rate[1] if handler.key_rate else None,
             subscribes=tuple(handler.subscribes),
             ordered=handler.ordered,
+            payload=payload_digest(handler),
         )
         for handler in registry.handlers
     ]
+
+
+def changed_payloads(connection: Connection[Any]) -> list[str]:
+    """Return a sentence for each type of which releases announced two payloads for one version within a day."""
+    rows = connection.execute(
+        "SELECT type::text, version FROM turno.handler_payloads GROUP BY 1, 2 HAVING count(*) > 1 ORDER BY 1, 2"
+    ).fetchall()
+    return [f"the payload of {name} changed, and its version {version} did not" for name, version in rows]
+
+
+RAISE_VERSION = (
+    "raise `version` of the handler, unless workers of both releases accept all jobs: a worker returns jobs with fields"
+    " that it does not declare for an hour after the other release's last announcement"
+)

@@ -70,6 +70,11 @@ def cancel_requested(session: Session, claim: Claim) -> bool:
     return bool(value_of(session, qualified(statement, claim.login.schema), claim.job_id))
 
 
+def declared_otherwise(session: Session, claim: Claim, payload: str) -> bool:
+    """Return whether a release announced other fields than this digest's for the type and version, within an hour."""
+    return bool(under_claim(session, claim, "payload_declared_otherwise", payload)[0])
+
+
 def enqueue_child(session: Session, claim: Claim, new: NewJob) -> Enqueued:
     """Enqueue a job of this attempt's user; raises NotEnqueued if its key identifies another request."""
     _, job_id, verdict = under_claim(session, claim, "job_enqueue_child", as_json([new]))

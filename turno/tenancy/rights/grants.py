@@ -39,6 +39,7 @@ _CONTROL = Matrix(
         "settings": may(web="SELECT", operator=READ_WRITE),
         "job_types": may(owners="SELECT", operator=READ_WRITE),
         "handlers": may(owners="SELECT", operator="SELECT"),
+        "handler_payloads": may(owners="SELECT", operator="SELECT"),
         "tickets": may(owners=READ_WRITE),
         "part_looks": may(owners="INSERT"),
         "outcome_batches": may(owners="INSERT"),
@@ -74,7 +75,7 @@ _TENANT = Matrix(
     usage=roles("handler api report engine web control"),
     functions=callers(
         handler="job_start job_progress job_items job_checkpoint jobs_fetch jobs_finish jobs_held claims_lost"
-        " attempt_end claim_hold job_enqueue_child",
+        " payload_declared_otherwise attempt_end claim_hold job_enqueue_child",
         api="jobs_enqueue job_cancel jobs_command job_lacks outcome_of job_retry notification_read",
         # The web's role calls it without SET ROLE; control owns `turno.enqueue_many`, by which hosts enqueue.
         web="jobs_enqueue",

@@ -2,7 +2,7 @@
 -- returns how many:
 --   outcomes older than p_retention that all readers of that time have read, and statistics of minutes older than p_minutes;
 --   rate limits that are not used, which equal absent rows;
---   types that no announcement has named for a day, without an open job and a living worker;
+--   types that no announcement has named for a day, without an open job and a living worker, and payloads;
 --   locks of unused concurrency keys.
 CREATE OR REPLACE FUNCTION prune(p_minutes interval, p_retention interval, p_limit integer) RETURNS bigint
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
@@ -25,9 +25,12 @@ BEGIN
         WHERE h.seen_at < now - interval '1 day'
           AND NOT EXISTS (SELECT FROM tickets t WHERE t.type = h.type)
           AND NOT EXISTS (SELECT FROM workers w WHERE h.type = ANY (w.types)) RETURNING 1
+    ), payloads AS (
+        DELETE FROM handler_payloads WHERE seen_at < now - interval '1 day' RETURNING 1
     )
     SELECT count(*) INTO pruned
-    FROM (SELECT FROM minutes UNION ALL SELECT FROM limits UNION ALL SELECT FROM types) AS gone;
+    FROM (SELECT FROM minutes UNION ALL SELECT FROM limits UNION ALL SELECT FROM types
+          UNION ALL SELECT FROM payloads) AS gone;
     -- The table lock keeps promote from using a row that is being removed; row locks of keys pass it. While another
     -- transaction writes the table no key is removed, so that promote never waits in a queue behind this lock.
     BEGIN

@@ -142,6 +142,16 @@ CREATE TABLE handlers (
     seen_at       timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
+-- The payloads that releases announced for each type and version, as digests of their fields. Two of them for a version are two
+-- releases: a payload was changed without a new version.
+CREATE TABLE handler_payloads (
+    type    type_name NOT NULL,
+    version smallint NOT NULL,
+    payload text NOT NULL,
+    seen_at timestamptz NOT NULL DEFAULT clock_timestamp(),  -- to the minute
+    PRIMARY KEY (type, version, payload)
+);
+
 -- A worker counts as alive while its heartbeat updates alive_at, by the database's clock.
 -- versions[i] belongs to types[i]; queues NULL means all queues.
 CREATE TABLE workers (
