@@ -90,7 +90,7 @@ def _put_into_folder(scope: Scope, file: KeptFile, n: int, data: bytes) -> dict[
     folder = Folder(services().settings.files_folder, scope.tenant.schema)
     with services().connection() as connection, as_api(connection, scope.tenant) as cursor:
         parameters = (file.id, scope.principal.user, n, b"", len(data))
-        row = cursor.execute(kept_file.PUT.replace("{}.", ""), parameters).fetchone()
+        row = cursor.execute(kept_file.PUT, parameters).fetchone()
         assert row is not None  # noqa: S101 - a function's row
         if row["verdict"] in {"stored", "complete"}:
             folder.write(file.id, n * file.piece_bytes, data)
