@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 TOOLS = ("axe_playwright_python", "babel", "coverage", "furo", "hypothesis", "mypy", "myst_parser", "pika",
          "playwright", "pytest", "pytest_timeout", "ruff", "schemathesis", "sphinx", "xdist")  # fmt: skip
+DEEP_TOOLS = (*TOOLS, "ansible", "basedpyright", "kubernetes_validate")
 BEGAN_ANEW = "TOOLS_INSTALLED"
 
 

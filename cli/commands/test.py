@@ -8,7 +8,7 @@ from contextlib import nullcontext
 
 import click
 
-from cli.commands.development_tools import begin_anew_with_tools
+from cli.commands.development_tools import DEEP_TOOLS, begin_anew_with_tools
 from cli.commands.test_run import ROOT, Report, run_static_checks, run_tests, tests_compiled
 from cli.servers import system_packages
 
@@ -32,7 +32,10 @@ def test(*, deep: bool, yes: bool, coverage: bool, pytest_arguments: tuple[str, 
     """
     if not (ROOT / "tests").is_dir():
         raise click.ClickException("the tests are not part of the installed package: run this in a checkout")
-    begin_anew_with_tools()
+    if deep or pytest_arguments:
+        begin_anew_with_tools(DEEP_TOOLS, group="deep")
+    else:
+        begin_anew_with_tools()
     report = Report()
     if deep or pytest_arguments:
         left_out = get_ready(yes=yes or os.environ.get("CI") == "true")

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,6 +72,7 @@ def test_daily_rotation_keeps_an_open_file_in_use(logrotate: Path, tmp_path: Pat
     assert (rotated.read_text(), log.read_text()) == ("before\n", "after\n")
 
 
+@pytest.mark.deep
 def test_ansible_reads_the_playbook_of_the_broker(tmp_path: Path) -> None:
     playbook = ROOT / "deploy" / "rabbitmq" / "cluster.yml"
     done = subprocess.run(

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import kubernetes_validate
 import pytest
 import yaml
 
@@ -226,7 +225,10 @@ def evaluated(promtool: Path, folder: Path, query: str, queue: str) -> str:
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
+@pytest.mark.deep
 def test_kubernetes_knows_every_kind_and_field() -> None:
+    import kubernetes_validate  # noqa: PLC0415 - of the group deep
+
     ours = [
         manifest
         for manifest in objects()

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from cli.commands import development_tools
-from cli.commands.development_tools import BEGAN_ANEW, TOOLS, begin_anew_with_tools
+from cli.commands.development_tools import BEGAN_ANEW, DEEP_TOOLS, begin_anew_with_tools
 
 
 @pytest.fixture
@@ -46,6 +46,7 @@ def test_missing_uv_is_reported_with_the_command(ran: list[list[str]], monkeypat
     assert ran == []
 
 
+@pytest.mark.deep
 def test_tools_are_the_packages_of_the_group() -> None:
-    for tool in TOOLS:
+    for tool in DEEP_TOOLS:
         __import__(tool)
