@@ -136,7 +136,7 @@ class Stage:
         """End all other sessions: each reports its calls at its end."""
         others = "FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()"
         ended = f"SELECT count(pg_terminate_backend(pid)) {others} AND backend_type = 'client backend'"
-        assert wait_until(lambda: self._admin.execute(ended, [self._database]).fetchone() == (0,), within=20)
+        assert wait_until(lambda: self._admin.execute(ended, [self._database]).fetchone() == (0,), within=60)
 
 
 @dataclass
