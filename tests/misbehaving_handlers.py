@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tests.misdeeds.deed import DEEDS, FaultyPayload, write
 from tests.misdeeds.processes import (
     become_another,
+    block_the_loop,
     catastrophic_pattern,
     escape,
     exhaust_memory,
@@ -143,6 +144,7 @@ DEEDS |= {
     "log": log_and_go_on,
     "ok": lambda _job, _payload: {"fine": True},
     "loop_forever": loop_forever,
+    "block_the_loop": block_the_loop,
     "catastrophic_pattern": catastrophic_pattern,
     "sleep_in_sql": sleep_in_sql,
     "sys_exit_0": lambda _job, _payload: sys.exit(0),

@@ -54,7 +54,7 @@ def test_job_killing_its_process_is_dead_at_third_crash(
     assert [attempt["outcome"] for attempt in letter["attempts"]] == ["crashed"] * 3
 
 
-@pytest.mark.parametrize("how", ["loop_forever", "catastrophic_pattern", "sleep_in_sql"])
+@pytest.mark.parametrize("how", ["loop_forever", "block_the_loop", "catastrophic_pattern", "sleep_in_sql"])
 def test_a_job_past_its_time_limit_is_ended_from_outside(example: ExampleInstallation, how: str) -> None:
     example.extra["TURNO_SHUTDOWN_GRACE_SECONDS"] = "0.6"
     job = run(example, how, FaultyHurried)

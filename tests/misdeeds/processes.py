@@ -26,6 +26,11 @@ def loop_forever(_job: JobContext, _payload: FaultyPayload) -> None:
         pass
 
 
+async def block_the_loop(_job: JobContext, _payload: FaultyPayload) -> None:
+    while True:
+        time.sleep(1)  # noqa: ASYNC251 - that is the deed
+
+
 def catastrophic_pattern(_job: JobContext, _payload: FaultyPayload) -> None:
     re.match(r"(a+)+$", "a" * 60 + "b")
 

@@ -21,6 +21,8 @@ from turno.runner.shared_state import WorkerCallbacks
 from turno.settings import Settings
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import open_session
+from turno.tenancy.identity.tenant import HandlerLogin
+from turno.wiring.connection_watch import ConnectionWatch
 from turno.wiring.logins import logins_of
 from turno.wiring.shared import liveness, regular_maintenance, run_deliveries, supervisor_engine
 from turno.worker.child_pool import PoolSize
@@ -127,12 +129,21 @@ def _child_config(public: Settings, registry: Registry, *, launched: bool) -> Ch
     """Return the configuration of children: a child of a launched worker runs one job."""
     redact_process(public.redact, registry.handlers)
     limits = public.limits
-    sessions = Sessions(partial(open_session, kind=HandlerConnection), keep=0 if launched else limits.child_sessions)
+    watch = ConnectionWatch()
+
+    def log_in(login: HandlerLogin) -> HandlerConnection:
+        session = open_session(login, kind=HandlerConnection)
+        watch.add(session.fileno())
+        return session
+
+    sessions = Sessions(log_in, keep=0 if launched else limits.child_sessions)
 
     def run(batch: Batch, callbacks: WorkerCallbacks) -> Mapping[Claim, str]:
         worker = process_name(os.getppid())
         executor = Executor(registry=registry, sessions=sessions, worker=worker, callbacks=callbacks, settings=public)
-        return executor.execute(batch)
+        ended = executor.execute(batch)
+        watch.look(batch[0].type)
+        return ended
 
     return ChildConfig(
         run=run,

@@ -1,4 +1,4 @@
-"""Handlers import their Flask application, which mounts Turno; each attempt enters its context."""
+"""Handlers import their Flask application, which mounts Turno, enter its context, and open connections themselves."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 from flask import current_app
 
@@ -48,7 +49,33 @@ class Greet(JobHandler[Guest]):
         return {"text": f"{current_app.config['GREETING']} {payload.name}", "secrets": sorted(taken())}
 
 
-HANDLERS = [Greet]
+@dataclass(frozen=True, slots=True)
+class Database:
+    url: str
+
+
+class OpenConnection(JobHandler[Database]):
+    """Leave a connection of the application open."""
+
+    type = "open_connection"
+
+    def handle(self, job: JobContext, payload: Database) -> dict[str, Any]:  # noqa: ARG002 - it is not used
+        KEPT.append(psycopg.connect(payload.url))
+        return {"rows": KEPT[-1].execute("SELECT 1").rowcount}
+
+
+class Progress(JobHandler[Database]):
+    """Use both sessions of Turno."""
+
+    type = "progress"
+
+    def handle(self, job: JobContext, payload: Database) -> dict[str, Any]:  # noqa: ARG002 - as OpenConnection
+        job.progress(1, 2)
+        return {"rows": job.connection.execute("SELECT 1").rowcount}
+
+
+KEPT: list[psycopg.Connection[Any]] = []
+HANDLERS = [Greet, OpenConnection, Progress]
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +87,14 @@ def test_worker_enters_the_context_and_reads_no_secret(example: ExampleInstallat
     job_id = example.enqueue({"name": "Ana"}, handler=Greet, max_attempts=1)
     log = example.work(job_id)
     assert example.job(job_id)["result"] == {"text": "Hello Ana", "secrets": []}, log
+
+
+def test_connection_of_a_handler_is_a_warning(example: ExampleInstallation) -> None:
+    jobs = [example.enqueue({"url": example.url}, handler=handler) for handler in (OpenConnection, Progress)]
+    log = example.work(jobs[0])
+    assert [example.job(job_id)["result"] for job_id in jobs] == [{"rows": 1}, {"rows": 1}], log
+    assert "the handler of open_connection opened a connection to the server of the tenants' database" in log
+    assert log.count("opened a connection") == 1
 
 
 def test_first_request_loads_handlers_that_import_the_app(example: ExampleInstallation) -> None:
