@@ -63,6 +63,20 @@ def test_an_installation_is_mended_line_by_line(module_database: str, tmp_path: 
         run("db", "migrate", "--yes", TURNO_MAX_CHILDREN="12")
         assert doctor(TURNO_MAX_CHILDREN="12", TURNO_LIMITS="child_sessions=1") == []
 
+        # Two applications, each with its own handlers, share the installation.
+        run("db", "migrate", "--yes", TURNO_HANDLERS="tests.adopting_handlers:HANDLERS")
+        registered = {name for (name,) in admin.execute("SELECT type FROM turno.handlers")}
+        assert {"raise_orders", "batch_invoicing"} <= registered
+        admin.execute(
+            "INSERT INTO turno.workers (backend, host, pid, alive_at, types, versions)"
+            " VALUES ('pool', 'erp', 7, now() + interval '1 hour', '{raise_orders,send_letters}', '{1,1}')"
+        )
+        assert doctor() == []
+        (shared,) = doctor(TURNO_HANDLERS="tests.adopting_handlers:HANDLERS")
+        assert shared.startswith("workers of erp run raise_orders of this TURNO_HANDLERS, and send_letters of other")
+        assert "rename the types of one" in shared
+
+        admin.execute("DELETE FROM turno.workers")
         admin.execute("UPDATE turno.leases SET until = now() - interval '1 minute'")
     sentence = run("status")
     assert sentence.returncode == 1

@@ -1,6 +1,6 @@
 """The commands `turno doctor` and `turno status`: examine settings, handlers, database and workers."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ import click
 from psycopg import Connection
 
 from turno.capability import backends
-from turno.commands.failures import explained, printable
+from turno.commands.failures import explained, line_of_cause, printable
 from turno.commands.output import print_message, show, wants_json
 from turno.environment import read_settings, variables
 from turno.errors import InvalidSettings
@@ -59,7 +59,9 @@ def _loaded(load: Callable[[], object]) -> Iterator[Advice]:
     try:
         load()
     except InvalidSettings as wrong:
-        yield from (Advice(problem, CORRECT, fatal=True) for problem in wrong.problems)
+        line = line_of_cause(wrong)
+        mend = f"correct {line}" if line else CORRECT
+        yield from (Advice(problem, mend, fatal=True) for problem in wrong.problems)
 
 
 OLDEST = 150000  # server_version_num of PostgreSQL 15
@@ -75,6 +77,8 @@ def of_database(settings: Settings, explained: Callable[[BaseException], str | N
             if any(advice.fatal for advice in advices):
                 return
             yield from _rights(admin, settings)
+            yield from refused_roles(admin)
+            yield from shared_types(admin, settings)
             yield from _sessions(admin, settings)
         with operator_session(settings) as operator:
             for trouble in troubles(operator, timedelta(seconds=settings.dead_after_seconds)):
@@ -114,6 +118,42 @@ def _rights(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
         yield Advice(str(finding), "run `turno db migrate`")
     if len(findings) > SHOWN:
         yield Advice(f"{len(findings) - SHOWN} further rights differ", "run `turno db check` for all of them")
+
+
+def refused_roles(admin: Connection[Any]) -> Iterator[Advice]:
+    """Yield each role of the application with rights or objects in this database that PostgreSQL lets not connect."""
+    rows = admin.execute(
+        "SELECT r.rolname FROM pg_catalog.pg_roles r WHERE r.rolcanlogin AND r.rolname = ANY (%s)"
+        " AND NOT has_database_privilege(r.oid, current_database(), 'CONNECT') AND EXISTS ("
+        "SELECT FROM pg_catalog.pg_shdepend d JOIN pg_catalog.pg_database b ON b.oid = d.dbid"
+        " WHERE b.datname = current_database() AND d.refclassid = 'pg_authid'::regclass AND d.refobjid = r.oid)"
+        " ORDER BY 1",
+        [[host.name for host in hosts(admin)]],
+    )
+    for (role,) in rows:
+        problem = f"PostgreSQL refuses connections of {role}: the installation revoked CONNECT from PUBLIC"
+        yield Advice(problem, f"run `turno host add {role}`")
+
+
+def shared_types(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:
+    """Yield each host with workers of another application, or release, that run types of TURNO_HANDLERS."""
+    rows = admin.execute(
+        "SELECT DISTINCT host, types FROM turno.workers WHERE alive_at > clock_timestamp() - %(alive)s"
+        " UNION SELECT host, types FROM turno.exec_hosts WHERE seen_at > clock_timestamp() - interval '1 hour'"
+        " ORDER BY 1",
+        {"alive": timedelta(seconds=settings.dead_after_seconds)},
+    )
+    own = {handler.type for handler in named_handlers(settings.handlers).handlers}
+    for host, types in rows:
+        if (both := own.intersection(types)) and (foreign := set(types) - own):
+            yield Advice(
+                f"workers of {host} run {_names(both)} of this TURNO_HANDLERS, and {_names(foreign)} of other code",
+                "stop workers of an old release; if two applications share this installation, rename the types of one",
+            )
+
+
+def _names(types: Iterable[str]) -> str:
+    return ", ".join(sorted(types)[:SHOWN])
 
 
 def _sessions(admin: Connection[Any], settings: Settings) -> Iterator[Advice]:

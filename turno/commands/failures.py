@@ -1,7 +1,9 @@
 """Print an error that a person can act on as one message on standard error, without a traceback; exit status 1."""
 
 import sys
+import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,12 +19,25 @@ def explained(error: BaseException) -> str | None:
     The errors of our own rooms carry messages written for people; the database's are put into words here.
     """
     if type(error).__module__.partition(".")[0] in ROOMS:
-        return printable(str(error))
+        line = line_of_cause(error)
+        return printable(f"{error}\n  see {line}" if line else str(error))
     # Not imported: where the driver was never loaded, none of its errors can have been raised.
     driver = sys.modules.get("psycopg")
     if driver is not None and isinstance(error, driver.Error):
         return printable(_of_postgres(error))
     return None
+
+
+def line_of_cause(error: BaseException) -> str:
+    """Return the last line of the project in the traceback of an error's cause, as `FILE, line N`, or an empty text."""
+    if error.__cause__ is None:
+        return ""
+    project, package = Path.cwd(), Path(__file__).parents[1]
+    for frame in reversed(traceback.extract_tb(error.__cause__.__traceback__)):
+        file = Path(frame.filename)
+        if file.is_relative_to(project) and not file.is_relative_to(package) and "site-packages" not in file.parts:
+            return f"{file.relative_to(project)}, line {frame.lineno}"
+    return ""
 
 
 def run_plainly(main: Callable[[], int | None]) -> int:
@@ -45,6 +60,9 @@ def _of_postgres(error: "psycopg.Error") -> str:
     text = str(error).strip().partition("\n")[0]
     if "no password supplied" in text:
         return f"{text}; set TURNO_ADMIN_DATABASE_URL to the provisioner's URL, with its password"
+    if "permission denied for database" in text:
+        role = error.pgconn.user.decode(errors="replace") if error.pgconn else "ROLE"
+        return f"{text}; a role that is newer than the installation needs `turno host add {role}`, by the provisioner"
     if isinstance(error, OperationalError) and (error.sqlstate or "08").startswith(CONNECTION_CLASSES):
         return (
             f"cannot reach PostgreSQL{_server_address(error)}: {text}; start it, correct DATABASE_URL, "

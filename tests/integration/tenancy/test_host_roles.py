@@ -13,6 +13,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from handlers import build_registry
+from turno.commands.doctor import refused_roles
 from turno.commands.main import main
 from turno.store.engine.announcements import of
 from turno.store.engine.engine import Engine
@@ -91,9 +92,16 @@ def test_a_role_that_comes_later_is_let_in_by_name(application: Application, log
     install(application.admin, logins)
     with pytest.raises(psycopg.OperationalError, match="permission denied for database"):
         application.connect(application.later)
+    assert list(refused_roles(application.admin)) == []  # of another database, as far as this one shows
+    application.admin.execute("CREATE TABLE sales (id integer)")
+    application.admin.execute(sql.SQL("GRANT SELECT ON sales TO {}").format(sql.Identifier(application.later)))
+    (advice,) = refused_roles(application.admin)
+    assert advice.problem.startswith(f"PostgreSQL refuses connections of {application.later}: the installation revoked")
+    assert advice.mend == f"run `turno host add {application.later}`"
     (result,) = (host for host in hosts(application.admin) if host.name == application.later)
     join_host(application.admin, logins, result)
     application.works(application.later)
+    assert list(refused_roles(application.admin)) == []
     assert check(application.admin, logins) == []
 
 
@@ -204,6 +212,9 @@ def test_migrate_confirms_in_a_shared_database(application: Application) -> None
     agreed = CliRunner().invoke(main, ["db", "migrate", "--yes"], env=environment)
     assert agreed.exit_code == 0, agreed.output
     application.make(application.later)
+    own_login = {"TURNO_ADMIN_DATABASE_URL": make_conninfo(application.url, user=application.later, password="x")}
+    refused = CliRunner().invoke(main, ["db", "status"], env=environment | own_login)
+    assert (refused.exit_code, f"needs `turno host add {application.later}`" in refused.stderr) == (1, True)
     added = CliRunner().invoke(main, ["host", "add", application.later], env=environment)
     assert (added.exit_code, added.output) == (
         0, f"{application.later} has the rights that PUBLIC had before Turno was installed\n"

@@ -110,6 +110,50 @@ def test_unloadable_handlers_are_refused_at_the_start(command: tuple[str, ...], 
     assert "Traceback" not in reply.stderr
 
 
+FAILS = "import os\nKEY = os.environ['ERP_KEY']\n"
+FACTORY = "def create_app():\n    raise RuntimeError('no cache')\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "variables", "content", "message"),
+    [
+        (
+            ("work",),
+            {"TURNO_HANDLERS": "erp:HANDLERS"},
+            FAILS,
+            "TURNO_HANDLERS=erp:HANDLERS: KeyError: 'ERP_KEY'\n  see erp.py, line 2\n",
+        ),
+        (
+            ("doctor",),
+            {"TURNO_HANDLERS": "erp:HANDLERS"},
+            FAILS,
+            "TURNO_HANDLERS=erp:HANDLERS: KeyError: 'ERP_KEY'; correct erp.py, line 2\n",
+        ),
+        (
+            ("work",),
+            {"TURNO_HANDLERS": "turno.contrib.django.handlers:discover", "DJANGO_SETTINGS_MODULE": "erp"},
+            FAILS,
+            "TURNO_HANDLERS=turno.contrib.django.handlers:discover: KeyError: 'ERP_KEY'\n  see erp.py, line 2\n",
+        ),
+        (
+            ("serve",),
+            {"TURNO_HANDLERS": "handlers:build_registry", "TURNO_WEB_APP": "erp:create_app"},
+            FACTORY,
+            "TURNO_WEB_APP=erp:create_app: RuntimeError: no cache\n",
+        ),
+    ],
+    ids=["handlers", "doctor", "django", "application"],
+)
+def test_failing_import_is_refused_with_its_line(
+    command: tuple[str, ...], variables: dict[str, str], content: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "erp.py").write_text(content)
+    reply = run(tmp_path, "-m", "turno.commands.main", *command, **NOWHERE, **variables)
+    assert reply.returncode == 1
+    assert message in reply.stdout + reply.stderr
+    assert "Traceback" not in reply.stderr
+
+
 def test_consume_without_pika_names_the_extra(tmp_path: Path) -> None:
     without_pika = "import sys; sys.modules['pika'] = None; from turno.commands.main import main; main()"
     refused = run(
