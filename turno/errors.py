@@ -8,6 +8,9 @@ if TYPE_CHECKING:
     from turno.jobs.job_context import Part
 
 
+NOT_A_FIELD = "is not a field of this request"
+
+
 class TurnoError(Exception):
     """Anything Turno refuses or gives up on."""
 
@@ -42,9 +45,10 @@ class InvalidPayload(UserError):
         super().__init__("; ".join(f"{p['field']}: {p['problem']}" for p in problems))
         self.problems = problems
 
-
-class UnknownFields(InvalidPayload):
-    """The payload fits, but for fields that this release does not declare."""
+    @property
+    def of_unknown_fields(self) -> bool:
+        """Return whether the payload fits, but for fields that this release does not declare."""
+        return all(problem["problem"] == NOT_A_FIELD for problem in self.problems)
 
 
 class NotEnqueued(TurnoError):

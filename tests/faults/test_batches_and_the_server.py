@@ -47,13 +47,14 @@ def test_uncommitted_work_is_done_once(
     execute_batch_in_process(example, claims)
     assert crashed == [step]
     reconnect(example)
-    # Claims are not synced: a claim that was lost with the server has no owner. A running job may have met an error.
+    # Claims are not synced: a claim that was lost with the server has no owner. A lost reply to the commit counts as an error
+    # of each job whose claim was synced by chance.
     example.time_passes()
     for batch in claim_batches_in_process(example):
         execute_batch_in_process(example, batch)
     result = [example.job(job_id) for job_id in jobs]
     assert [(job["status"], job["crashes"]) for job in result] == [("completed", 0)] * 3
-    assert sum(job["errors"] for job in result) <= 1
+    assert max(job["errors"] for job in result) <= 1
     made = example.rows("SELECT id FROM customers WHERE country = 'batched' ORDER BY id")
     assert [row["id"] for row in made] == ["G0", "G1", "G2"]
     assert example.rows("SELECT 1 FROM turno.tickets") == []

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 import msgspec
 from msgspec import inspect as shapes
 
-from turno.errors import InvalidPayload, UnknownFields
+from turno.errors import NOT_A_FIELD, InvalidPayload
 from turno.jobs.json_text import MOST_PROBLEMS, NOT_FINITE, NotJson, is_finite, json_text, parse_json
 from turno.jobs.misfits import listed, misfits, sentence
 
 if TYPE_CHECKING:
     from turno.jobs.handler import JobHandler
-
-NOT_A_FIELD = "is not a field of this request"
 
 _OBJECTS = (shapes.DataclassType, shapes.TypedDictType, shapes.StructType)
 _SETS = (shapes.SetType, shapes.FrozenSetType)
@@ -68,8 +66,7 @@ class Converter:
         if self._walked:
             self._stored(self._root, msgspec.json.decode(text), "", problems)
         if problems:
-            unknown = all(problem == NOT_A_FIELD for _, problem in problems)
-            raise (UnknownFields if unknown else InvalidPayload)(listed(problems))
+            raise InvalidPayload(listed(problems))
         return value
 
     def convert(self, plain: Any) -> Any:

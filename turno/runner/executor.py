@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 
 from turno import crash_points, tracing
-from turno.errors import ClaimLost, HandlerMisuse, InvalidResult, Postponed, UnknownFields, Waits
+from turno.errors import ClaimLost, HandlerMisuse, InvalidPayload, InvalidResult, Postponed, Waits
 from turno.jobs.converter import load_payload, payload_digest
 from turno.jobs.handler import JobHandler, Registry
 from turno.jobs.job import Batch, Claim
@@ -278,7 +278,7 @@ class Attempt:
     context: AttemptContext
     began: float
     spans: Spans
-    unknown_fields: UnknownFields | None = None  # of the job's own payload
+    unknown_fields: InvalidPayload | None = None  # of the job's own payload
 
     def run(self) -> Outcome | Exception:
         """Return its outcome, or the error that was raised; the work of a completed job is kept in the transaction."""
@@ -300,8 +300,8 @@ class Attempt:
             return Cancel("expired")
         try:
             payload = load_payload(self.handler, self.started.payload)
-        except UnknownFields as error:
-            self.unknown_fields = error
+        except InvalidPayload as error:
+            self.unknown_fields = error if error.of_unknown_fields else None
             raise
         return call_handler(self.handler(), self.context, payload)
 
