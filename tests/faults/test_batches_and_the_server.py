@@ -47,8 +47,8 @@ def test_uncommitted_work_is_done_once(
     execute_batch_in_process(example, claims)
     assert crashed == [step]
     reconnect(example)
-    # Claims are not synced: a claim that was lost with the server has no owner. A lost reply to the commit counts as an error
-    # of each job whose claim was synced by chance.
+    # Claims are not synced: a claim that was lost with the server has no owner. If it was synced by chance, the lost
+    # reply to the commit counts as an error of the job.
     example.time_passes()
     for batch in claim_batches_in_process(example):
         execute_batch_in_process(example, batch)
