@@ -1,4 +1,4 @@
-"""From the wheel to the first job in an application that is there already, beside Procrastinate's way to it."""
+"""From the wheel to the first job in applications of several frameworks, beside Procrastinate's way to it."""
 
 from __future__ import annotations
 
@@ -7,115 +7,90 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from itertools import count
-from typing import TYPE_CHECKING, NamedTuple
+from resource import RUSAGE_CHILDREN, getrusage
+from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from benchmarks import adopted_applications as applications
+from benchmarks.adopted_applications import ADMIN_URL, PEER, ROLE
 from benchmarks.environment import ROOT, open_environment
 from benchmarks.report import Report
+from benchmarks.sampling import interleaved
+from cli.servers.system_packages import MODULES, unpack
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from benchmarks.adopted_applications import Adoption
     from benchmarks.benchmark import Options
     from benchmarks.environment import BenchEnvironment
     from benchmarks.sampling import Contestant
 
-OURS, PEER = "turno", "procrastinate"
+OURS = "turno"
 AT_MOST = 1.5
-TABLES = """
-CREATE SCHEMA suc0001 AUTHORIZATION erp;
-SET ROLE erp;
-CREATE TABLE suc0001.orders (id integer PRIMARY KEY, amount numeric NOT NULL);
-CREATE TABLE suc0001.reports (month text PRIMARY KEY, amount numeric NOT NULL);
-INSERT INTO suc0001.orders VALUES (1, 10.50), (2, 20.00);
-"""
-OUR_FILES = {
-    "app/jobs.py": """
-from dataclasses import dataclass
-from turno import JobHandler
-
-@dataclass(frozen=True)
-class Month:
-    month: str
-
-class MonthlyReport(JobHandler[Month]):
-    type = "monthly_report"
-
-    def handle(self, job, payload):
-        job.connection.execute("INSERT INTO reports SELECT %s, sum(amount) FROM orders", [payload.month])
-        return {}
-
-HANDLERS = [MonthlyReport]
-""",
-    "app/close_month.py": """
-import os, psycopg, turno
-with psycopg.connect(os.environ["DATABASE_URL"]) as connection:
-    turno.enqueue(connection, "suc0001", "monthly_report", month="2026-06")
-""",
-}
-PEER_FILES = {
-    "app/jobs.py": """
-import os, procrastinate, psycopg
-app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=os.environ["DATABASE_URL"]))
-
-@app.task(name="monthly_report")
-def monthly_report(schema, month):
-    with psycopg.connect(os.environ["DATABASE_URL"]) as connection:
-        connection.execute(f"INSERT INTO {schema}.reports SELECT %s, sum(amount) FROM {schema}.orders", [month])
-""",
-    "app/close_month.py": """
-from app.jobs import app, monthly_report
-with app.open():
-    monthly_report.defer(schema="suc0001", month="2026-06")
-""",
-}
-
-
-class Way(NamedTuple):
-    """What is installed, the application's files, and the commands after that."""
-
-    package: str
-    files: dict[str, str]
-    commands: tuple[tuple[str, ...], ...]
+PASSWORD = "x"  # noqa: S105 - of a private server
+PG_VARIABLES = {
+    "host": "PGHOST", "port": "PGPORT", "dbname": "PGDATABASE", "user": "PGUSER", "password": "PGPASSWORD",
+}  # fmt: skip
 
 
 def run(options: Options) -> Report:
-    """Make an empty environment each time and go from the installation, whose files are here, to the first result."""
+    """Make an environment with the application's packages each time, and go from the wheel to the first result."""
     report = Report("adopt", "ms")
     with open_environment() as bench:
         wheel = _wheel(bench.folder)
-        bench.admin.execute("CREATE ROLE erp")
         report.facts["size of the wheel, kB"] = wheel.stat().st_size // 1000
-        keys = ("--env-file", "keys.env")
-        ours = Way(
-            str(wheel),
-            OUR_FILES,
-            (
-                ("turno", *keys, "db", "migrate", "--yes"),
-                ("turno", *keys, "schema", "adopt", "suc0001"),
-                ("python", "-m", "app.close_month"),
-                ("turno", *keys, "work", "--once"),
-            ),
+        _pins(bench.folder)
+        bench.admin.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(ROLE), PASSWORD))
+        if not options.smoke:
+            unpack(["node-pg", "node-split2"], bench.folder / "node")
+        ours = _with_turno(str(wheel), smoke=options.smoke)
+        peers = _with_procrastinate() if options.peers else {}
+        adoptions = {f"{OURS}: {name}": adoption for name, adoption in ours.items()}
+        adoptions |= {f"{PEER}: {name}": adoption for name, adoption in peers.items()}
+        numbers = count()
+        processor: dict[str, list[float]] = {name: [] for name in adoptions}
+        samples = interleaved(
+            {name: _contestant(bench, numbers, adoption, processor[name]) for name, adoption in adoptions.items()},
+            rounds=options.of(5, quick=1, smoke=1),
+            warm_up=0 if options.smoke else 1,  # brings the packages
         )
-        contestants = {OURS: _contestant(bench, OURS, ours)}
-        if options.peers:
-            app = ("procrastinate", "--app=app.jobs.app")
-            commands = (
-                (*app, "schema", "--apply"),
-                ("python", "-m", "app.close_month"),
-                (*app, "worker", "--one-shot"),
-            )
-            contestants[PEER] = _contestant(bench, PEER, Way("procrastinate", PEER_FILES, commands))
-        for contestant in contestants.values():
-            contestant()  # brings what is downloaded here
-        samples = options.sample(contestants, rounds=10, quick=3)
-    report.facts["commands"] = {OURS: len(ours.commands) + 1, PEER: 4}
+    for name, adoption in adoptions.items():
+        report.facts[name] = f"{adoption.commands} commands, changed lines: {adoption.changed_lines}"
     report.add(samples)
-    if options.peers:
-        report.compare(samples, OURS, PEER, at_most=AT_MOST)
+    report.add({f"{name}, processor": values[-len(samples[name]) :] for name, values in processor.items()})
+    for name in peers:
+        report.compare(samples, f"{OURS}: {name}", f"{PEER}: {name}", at_most=AT_MOST)
     return report
+
+
+def _with_turno(wheel: str, *, smoke: bool) -> dict[str, Adoption]:
+    django = {"Django": applications.django_with_turno(wheel)}
+    if smoke:
+        return django
+    plain = applications.with_turno(applications.PLAIN, wheel, applications.PLAIN_TURNO)
+    fastapi = {
+        f"FastAPI, {driver}": applications.with_turno(application, wheel, applications.FASTAPI_TURNO[driver])
+        for driver, application in applications.FASTAPI.items()
+    }
+    php = applications.with_turno(applications.PHP, wheel, applications.PHP_TURNO)
+    node = applications.with_turno(applications.NODE, wheel, applications.NODE_TURNO)
+    return {"psycopg": plain, **django, **fastapi, "PHP": php, "Node": node}
+
+
+def _with_procrastinate() -> dict[str, Adoption]:
+    return {
+        "psycopg": applications.with_procrastinate(applications.PLAIN, applications.PLAIN_PROCRASTINATE),
+        "Django": applications.django_with_procrastinate(),
+        "FastAPI, psycopg": applications.with_procrastinate(
+            applications.FASTAPI["psycopg"], applications.FASTAPI_PROCRASTINATE
+        ),
+    }
 
 
 def _wheel(folder: Path) -> Path:
@@ -124,42 +99,91 @@ def _wheel(folder: Path) -> Path:
     return wheel
 
 
-def _contestant(bench: BenchEnvironment, name: str, way: Way) -> Contestant:
-    numbers = count()
+def _pins(folder: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (folder / "pins.txt").write_text("\n".join(project["tool"]["uv"]["constraint-dependencies"]))
+
+
+def _contestant(bench: BenchEnvironment, numbers: count[int], adoption: Adoption, processor: list[float]) -> Contestant:
+    """Return the adoption, whose turn also adds the processor time of its commands, without the database, in ms."""
+    application = adoption.application
 
     def turn() -> list[float]:
-        number = next(numbers)
-        project = bench.folder / f"{name}_{number}"
-        url = bench.database(f"{name}_{number}")
-        with psycopg.connect(url, autocommit=True) as application:
-            application.execute(TABLES.encode())
-        for file, text in {"app/__init__.py": "", **way.files}.items():
-            (project / file).parent.mkdir(parents=True, exist_ok=True)
-            (project / file).write_text(text)
-        (project / "keys.env").write_text(f"TURNO_MASTER_KEY={'m' * 32}\nJWT_KEY={'j' * 32}\n")
-        start = time.monotonic_ns()
-        _go(way, project, url)
-        took = (time.monotonic_ns() - start) / 1e6
-        with psycopg.connect(url) as application:
-            if application.execute("SELECT amount::text FROM suc0001.reports").fetchall() != [("30.50",)]:
-                raise RuntimeError(f"{name} ended without its job's work")
-        shutil.rmtree(project)
+        name = f"adopt_{next(numbers)}"
+        project = _Project(bench.folder / name, bench.database(name))
+        with psycopg.connect(project.url, autocommit=True) as admin:
+            project.create(admin, application.schema)
+            project.write(application.files)
+            if application.packages:
+                project.install(*application.packages)
+            for command in application.prepare:
+                project.run(command)
+            start, used = time.monotonic_ns(), _processor_time()
+            project.write(adoption.files)
+            project.install(adoption.package)
+            for command in (*adoption.install, application.program, adoption.work):
+                project.run(command)
+            took = (time.monotonic_ns() - start) / 1e6
+            processor.append(_processor_time() - used)
+            if admin.execute(application.result.encode()).fetchall() != [(application.expected,)]:
+                raise RuntimeError(f"{adoption.package} ended without its job's work")
+        shutil.rmtree(project.folder)
         return [took]
 
     return turn
 
 
-def _go(way: Way, project: Path, url: str) -> None:
-    programs = project / "venv" / "bin"
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-    slots = str(project / "slots")
-    environment = kept | {"DATABASE_URL": url, "TURNO_HANDLERS": "app.jobs:HANDLERS", "TURNO_RUN_FOLDER": slots}
-    environment["PYTHONPATH"] = str(project)
-    install = ("uv", "pip", "install", "--quiet", "--python", str(programs / "python"), way.package, "psycopg[binary]")
-    _run(("uv", "venv", "--quiet", "--python", sys.executable, str(project / "venv")), project, dict(os.environ))
-    _run(install, project, dict(os.environ))
-    for program, *arguments in way.commands:
-        _run((str(programs / program), *arguments), project, environment)
+def _processor_time() -> float:
+    children = getrusage(RUSAGE_CHILDREN)
+    return 1000 * (children.ru_utime + children.ru_stime)
+
+
+class _Project:
+    """The folder of an application with its Python environment, its database and its role."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder = folder
+        self.url = url
+        application = {**conninfo_to_dict(url), "user": ROLE, "password": PASSWORD}
+        self._programs = folder / "venv" / "bin"
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+        self._environment = {
+            **kept,
+            **{PG_VARIABLES[name]: str(value) for name, value in application.items() if name in PG_VARIABLES},
+            "ERP_DATABASE_URL": make_conninfo("", **application),
+            "DJANGO_SETTINGS_MODULE": "erp.settings",
+            "TURNO_RUN_FOLDER": str(folder / "slots"),
+            "PYTHONPATH": str(folder),
+            "NODE_PATH": str(folder.parent / "node" / MODULES),
+        }
+
+    def create(self, admin: psycopg.Connection[Any], schema: str) -> None:
+        """Make the environment and the tables of the application."""
+        database, role = sql.Identifier(admin.info.dbname), sql.Identifier(ROLE)
+        admin.execute(sql.SQL("ALTER DATABASE {} OWNER TO {}").format(database, role))
+        admin.execute(sql.SQL("SET ROLE {}").format(role))
+        admin.execute(schema.encode())
+        admin.execute("RESET ROLE")
+        self.folder.mkdir()
+        _run(("uv", "venv", "--quiet", "--python", sys.executable, "venv"), self.folder, dict(os.environ))
+
+    def write(self, files: dict[str, str]) -> None:
+        """Write the files, over those that are there."""
+        for name, text in files.items():
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / name).write_text(text, encoding="utf-8")
+
+    def install(self, *packages: str) -> None:
+        """Install packages in the versions of this repository."""
+        pins = str(self.folder.parent / "pins.txt")
+        options = ("--quiet", "--python", str(self._programs / "python"), "--constraint", pins)
+        _run(("uv", "pip", "install", *options, *packages), self.folder, dict(os.environ))
+
+    def run(self, command: tuple[str, ...]) -> None:
+        """Run a command of the application or of its job system."""
+        words = [self.url if word == ADMIN_URL else word for word in command]
+        program = self._programs / words[0]
+        _run((str(program if program.exists() else words[0]), *words[1:]), self.folder, self._environment)
 
 
 def _run(command: tuple[str, ...], folder: Path, environment: dict[str, str]) -> None:
