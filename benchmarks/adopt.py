@@ -9,6 +9,7 @@ import sys
 import time
 import tomllib
 from itertools import count
+from pathlib import Path
 from resource import RUSAGE_CHILDREN, getrusage
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from benchmarks import adopted_applications as applications
+from benchmarks import adopted_microblog
 from benchmarks.adopted_applications import ADMIN_URL, PEER, ROLE
 from benchmarks.environment import ROOT, open_environment
 from benchmarks.report import Report
@@ -24,8 +26,6 @@ from benchmarks.sampling import interleaved
 from cli.servers.system_packages import MODULES, unpack
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from benchmarks.adopted_applications import Adoption
     from benchmarks.benchmark import Options
     from benchmarks.environment import BenchEnvironment
@@ -40,7 +40,7 @@ PG_VARIABLES = {
 
 
 def run(options: Options) -> Report:
-    """Make an environment with the application's packages each time, and go from the wheel to the first result."""
+    """Create each application without a job system; measure the commands from the wheel to the job's result."""
     report = Report("adopt", "ms")
     with open_environment() as bench:
         wheel = _wheel(bench.folder)
@@ -51,6 +51,9 @@ def run(options: Options) -> Report:
             unpack(["node-pg", "node-split2"], bench.folder / "node")
         ours = _with_turno(str(wheel), smoke=options.smoke)
         peers = _with_procrastinate() if options.peers else {}
+        if checkout := os.environ.get("MICROBLOG"):
+            ours["microblog"], peer = adopted_microblog.with_each(Path(checkout), str(wheel))
+            peers |= {"microblog": peer} if options.peers else {}
         adoptions = {f"{OURS}: {name}": adoption for name, adoption in ours.items()}
         adoptions |= {f"{PEER}: {name}": adoption for name, adoption in peers.items()}
         numbers = count()
@@ -168,14 +171,15 @@ class _Project:
         _run(("uv", "venv", "--quiet", "--python", sys.executable, "venv"), self.folder, dict(os.environ))
 
     def write(self, files: dict[str, str]) -> None:
-        """Write the files, over those that are there."""
+        """Write files, and replace existing files."""
         for name, text in files.items():
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             (self.folder / name).write_text(text, encoding="utf-8")
 
     def install(self, *packages: str) -> None:
-        """Install packages in the versions of this repository."""
-        pins = str(self.folder.parent / "pins.txt")
+        """Install packages in the versions of the application, or else of this repository."""
+        own = self.folder / "requirements.txt"
+        pins = str(own if own.exists() else self.folder.parent / "pins.txt")
         options = ("--quiet", "--python", str(self._programs / "python"), "--constraint", pins)
         _run(("uv", "pip", "install", *options, *packages), self.folder, dict(os.environ))
 

@@ -135,28 +135,26 @@ def monthly_report(schema, month):
 ORDER = "INSERT INTO suc0001.orders VALUES (3, 5)"
 
 
-def _plain(imports: str = "", enqueue: str = "", after: str = "") -> Files:
+def _plain(imports: str = "", enqueue: str = "") -> Files:
     text = f"""\
 import psycopg
 {imports}
 with psycopg.connect() as connection:
     connection.execute("{ORDER}")
 {enqueue}
-{after}
 """
     return {"app/__init__.py": "", "app/close_month.py": text}
 
 
 PLAIN = Application(_plain(), ("python", "-m", "app.close_month"))
 PLAIN_TURNO = _plain("import turno", '    turno.enqueue(connection, "suc0001", "monthly_report", month="2026-06")')
-# Two transactions: Procrastinate enqueues on a connection of its own pool.
 PLAIN_PROCRASTINATE = _plain(
-    "from app.jobs import monthly_report, procrastinate_app",
-    after='with procrastinate_app.open():\n    monthly_report.defer(schema="suc0001", month="2026-06")',
+    "from app.jobs import monthly_report",
+    '    monthly_report.configure(connection=connection).defer(schema="suc0001", month="2026-06")',
 )
 
 
-def _fastapi(driver: str, body: str, imports: str = "", enqueue: str = "", after: str = "") -> Files:
+def _fastapi(driver: str, body: str, imports: str = "", enqueue: str = "") -> Files:
     text = f"""\
 import asyncio
 import httpx
@@ -169,7 +167,6 @@ app = FastAPI()
 async def close_month(month: str):
 {body}
 {enqueue}
-{after}
 
 async def main():
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://app") as client:
@@ -213,10 +210,8 @@ FASTAPI = {
 FASTAPI_TURNO = {name: _fastapi(driver, body, "import turno", ENQUEUE) for name, (driver, body, _) in DRIVERS.items()}
 FASTAPI_PROCRASTINATE = _fastapi(
     *DRIVERS["psycopg"][:2],
-    "from app.jobs import monthly_report, procrastinate_app",
-    after="""\
-    async with procrastinate_app.open_async():
-        await monthly_report.defer_async(schema="suc0001", month=month)""",
+    "from app.jobs import monthly_report",
+    '        await monthly_report.configure(connection=connection).defer_async(schema="suc0001", month=month)',
 )
 
 
