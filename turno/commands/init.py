@@ -10,6 +10,7 @@ from string import Template
 from typing import NamedTuple
 
 import click
+from click.core import ParameterSource
 from dotenv import dotenv_values
 
 from turno.commands.output import print_message
@@ -83,14 +84,20 @@ def init(package: str, handler: str, database_url: str | None) -> None:
     """Prepare this folder: `.env` with keys, one handler with its test. Touches no database and overwrites nothing."""
     if not PACKAGE.fullmatch(package):
         raise InvalidSettings([f"--package={package[:60]!r}: expected a package's name, such as jobs or app.jobs"])
+    given = click.get_current_context().get_parameter_source
     if there := setting("handlers"):
         print_message(f"kept TURNO_HANDLERS={there}: add a handler with `turno handler add NAME`")
+        for name in ("package", "handler"):
+            if given(name) is ParameterSource.COMMANDLINE:
+                print_message(f"ignored --{name}: TURNO_HANDLERS names the package already")
     else:
         for line in write_handler(handler, package, LIST):
             print_message(line)
         print_message(_name_handlers(f"{package}:{LIST}"))
     added = write_environment(database_url)
     print_message(f"wrote {', '.join(added)} to .env" if added else "kept .env: every setting is there")
+    if database_url and setting("database_url") != database_url:
+        print_message("ignored --database-url: .env or the environment has another TURNO_DATABASE_URL; change it there")
     if keep_out_of_git():
         print_message("added .env to .gitignore")
     for line in NEXT:

@@ -60,6 +60,16 @@ def test_a_second_run_changes_nothing(project: Path) -> None:
     again = turno("init")
     assert (again.exit_code, texts(project)) == (0, before)
     assert "kept TURNO_HANDLERS=jobs:HANDLERS" in again.output
+    assert "ignored" not in again.output
+
+
+def test_ignored_options_are_reported(project: Path) -> None:
+    turno("init", "--database-url", "postgresql://db/shop")
+    before = texts(project)
+    again = turno("init", "--database-url", "postgresql://other/shop", "--package", "app.jobs", "--handler", "report")
+    assert (again.exit_code, texts(project)) == (0, before)
+    ignored = [line.split(":")[0] for line in again.output.splitlines() if line.startswith("ignored ")]
+    assert ignored == ["ignored --package", "ignored --handler", "ignored --database-url"]
 
 
 def test_init_writes_its_own_url_beside_the_host_s(project: Path) -> None:
