@@ -18,9 +18,8 @@ from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.environment import VISIBLE
 from turno.jobs.new_job import NewJob
 from turno.settings import Settings
-from turno.tenancy.identity.function_names import with_own_names
 from turno.tenancy.identity.logins import Logins
-from turno.tenancy.identity.session import call_as_api, service_session
+from turno.tenancy.identity.session import call_as_api, qualified_statement, service_session
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.schema_migrations.files import packaged
@@ -88,7 +87,7 @@ class BenchEnvironment:
 
     def enqueue_many(self, new: NewJob, tenant: Tenant, count: int) -> None:
         """Enqueue `n` copies of a job in one transaction, without a hint."""
-        statement = sql.SQL(with_own_names(ENQUEUE, tenant.schema)).format(sql.Identifier(tenant.schema))
+        statement = qualified_statement(ENQUEUE, tenant.schema)
         self.admin.execute(statement, submission(*[new] * count))
 
     def database(self, name: str) -> str:

@@ -14,7 +14,6 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
 
 import psycopg
-from psycopg import sql
 
 from benchmarks.siege.attack import Attack, Ending, both, of_answers, of_job, refused
 from benchmarks.siege.target import ENDED, PAUSE, STREAMS, in_its_attempt
@@ -22,8 +21,7 @@ from tests.misbehaving_handlers import Faulty
 from tests.stream_client import StreamClient
 from turno.dispatch.dispatcher import ENQUEUE, submission
 from turno.store.operator import routing
-from turno.tenancy.identity.function_names import with_own_names
-from turno.tenancy.identity.session import call_as_api, service_session
+from turno.tenancy.identity.session import call_as_api, qualified_statement, service_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,9 +124,7 @@ def tables_locked(target: Target, seconds: float) -> Callable[[], Ending]:
     try:
         quota.execute("BEGIN")
         job = submission(target.new_job(Faulty, {"how": "ok"}, user_id="locked"), pending_limit=100_000)
-        quota.execute(
-            sql.SQL(with_own_names(ENQUEUE, target.mallory.schema)).format(sql.Identifier(target.mallory.schema)), job
-        )
+        quota.execute(qualified_statement(ENQUEUE, target.mallory.schema), job)
         locked = both(locked, Ending(decent=True, how="a user's quota locked"))
     except psycopg.Error as error:
         locked = both(locked, refused(error))

@@ -14,7 +14,7 @@ from nemesis.commit_link import CommitLink
 from nemesis.environment import Environment, open_environment
 from nemesis.processes import Processes
 from nemesis.schedule import DATABASE, HOLDS, LINK, WEIGHTS
-from turno.tenancy.identity.function_names import common_name
+from turno.tenancy.identity.function_names import short_name
 from turno.tenancy.identity.tenant import Tenant
 from turno.testing.wait import wait_until
 
@@ -72,7 +72,7 @@ def test_old_schema_lacks_a_function_until_it_is_given_back(environment: Environ
     def functions() -> set[str]:
         with environment.admin(tenant) as session:
             query = "SELECT proname FROM pg_proc WHERE pronamespace = current_schema()::regnamespace"
-            return {common_name(name) for (name,) in session.execute(query)}
+            return {short_name(name) for (name,) in session.execute(query)}
 
     before = functions()
     for name in database_faults.FUNCTIONS:

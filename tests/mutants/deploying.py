@@ -35,6 +35,14 @@ MUTANTS = (
         (f"{PAYLOADS}::test_unknown_field_of_no_release_fails_once[61 min]",),
     ),
     Mutant(
+        "payloads of old releases are kept for ever",
+        RELEASES,
+        "turno/migrations/control/functions/prune.sql",
+        "DELETE FROM handler_payloads WHERE seen_at < now - interval '1 day' RETURNING 1",
+        "DELETE FROM handler_payloads WHERE false RETURNING 1",
+        (f"{PAYLOADS}::test_maintenance_forgets_payloads_after_a_day",),
+    ),
+    Mutant(
         "a changed payload without a new version is not reported",
         RELEASES,
         "turno/store/engine/announcements.py",

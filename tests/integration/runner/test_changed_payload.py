@@ -111,6 +111,16 @@ def test_unknown_field_of_no_release_fails_once(
     assert (job["status"], job["attempt"], job["error"]["message"]) == ("failed", 1, UNKNOWN)
 
 
+def test_maintenance_forgets_payloads_after_a_day(example: ExampleInstallation, job_id: UUID) -> None:
+    example.engine.announce(of(NEWER), 20)
+    age = "UPDATE turno.handler_payloads SET seen_at = now() - interval '25 h' WHERE payload = %s"
+    example.rows(age, payload_digest(ShipWithNote))
+    example.rows("SELECT turno.prune('2 days', '30 days', 10)")
+    left = example.rows("SELECT payload FROM turno.handler_payloads WHERE type = 'ship'")
+    assert [row["payload"] for row in left] == [payload_digest(Ship)]
+    example.rows("SELECT job_cancel(%s, NULL, 'the test is over')", job_id)
+
+
 @pytest.mark.usefixtures("job_id")
 def test_migrate_and_doctor_report_a_changed_payload(
     example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch

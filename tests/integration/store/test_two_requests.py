@@ -6,12 +6,10 @@ from typing import Any, LiteralString
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from tests.installation import ExampleInstallation
 from turno.dispatch.dispatcher import ENQUEUE, RETRY, submission
-from turno.tenancy.identity.function_names import with_own_names
-from turno.tenancy.identity.session import as_api, call_as_api, service_session
+from turno.tenancy.identity.session import as_api, call_as_api, qualified_statement, service_session
 from turno.testing.wait import wait_until
 
 Parameters = tuple[Any, ...]
@@ -41,8 +39,8 @@ def run_in_sequence(
         return row, other.result(timeout=20)
 
 
-def of(example: ExampleInstallation, statement: LiteralString) -> sql.Composed:
-    return sql.SQL(with_own_names(statement, example.one.schema)).format(sql.Identifier(example.one.schema))
+def of(example: ExampleInstallation, statement: LiteralString) -> bytes:
+    return qualified_statement(statement, example.one.schema)
 
 
 def waits(example: ExampleInstallation) -> bool:

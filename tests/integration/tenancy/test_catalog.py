@@ -12,7 +12,7 @@ from psycopg import sql
 from tests.installation import ExampleInstallation
 from turno.tenancy.catalog import check
 from turno.tenancy.design import Finding
-from turno.tenancy.identity.function_names import common_name, own_name
+from turno.tenancy.identity.function_names import own_name, short_name
 from turno.tenancy.identity.session import service_session
 from turno.tenancy.rights.grants import CONTROL, TENANT
 from turno.tenancy.rights.live import live_objects
@@ -260,7 +260,7 @@ def test_all_that_the_matrix_names_exists(module_example: ExampleInstallation) -
         live = {entry.target for entry in live_objects(module_example.admin, [schema])}
         functions = {function.name for function in live if function.kind is Kind.FUNCTION}
         relations = {relation.name for relation in live if relation.kind in {Kind.TABLE, Kind.VIEW}}
-        assert matrix.functions.keys() | matrix.invokers <= set(map(common_name, functions))
+        assert matrix.functions.keys() | matrix.invokers <= set(map(short_name, functions))
         assert matrix.relations.keys() <= relations
         assert {table for table, _ in matrix.columns} <= relations
 

@@ -9,7 +9,7 @@ from psycopg import errors, sql
 
 from tests.installation import ExampleInstallation
 from turno.dispatch.dispatcher import ENQUEUE, submission
-from turno.tenancy.identity.function_names import with_own_names
+from turno.tenancy.identity.session import qualified_statement
 from turno.tenancy.provisioning.provision import read_company
 
 
@@ -29,7 +29,7 @@ def test_report_submits_nothing_for_any_user(
 ) -> None:
     new = submission(module_example.new_job({"order_ids": [1], "point_of_sale": 1}))
     for branch in module_example.tenants.values():
-        enqueue = sql.SQL(with_own_names(ENQUEUE, branch.schema)).format(sql.Identifier(branch.schema))
+        enqueue = qualified_statement(ENQUEUE, branch.schema)
         with pytest.raises(errors.InsufficientPrivilege):
             report.execute(enqueue, new)
         assert module_example.rows("SELECT id FROM background_jobs", tenant=branch) == []

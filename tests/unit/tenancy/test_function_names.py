@@ -1,14 +1,14 @@
 """Own names of a tenant's functions, in statements and in SQL of the files."""
 
-from turno.tenancy.identity.function_names import common_name, define_own_names, own_name, with_own_names
+from turno.tenancy.identity.function_names import define_own_names, own_name, short_name, with_own_names
 
 SCHEMA = "t_0123456789ab"
 
 
 def test_own_name_is_taken_back() -> None:
     assert own_name("job_end", SCHEMA) == "job_end_0123456789ab"
-    assert common_name(own_name("job_end", SCHEMA)) == "job_end"
-    assert common_name("their_own") == "their_own"
+    assert short_name(own_name("job_end", SCHEMA)) == "job_end"
+    assert short_name("their_own") == "their_own"
 
 
 def test_statement_names_functions_and_no_table() -> None:

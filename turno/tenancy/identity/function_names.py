@@ -20,8 +20,8 @@ def own_name(function: str, schema: str) -> str:
     return function + schema.removeprefix("t")
 
 
-def common_name(own: str) -> str:
-    """Return the name in the files of a function with this name in the database."""
+def short_name(own: str) -> str:
+    """Return the name in the files of a function with this name in the database: `job_end`."""
     return _KEY.sub("", own)
 
 

@@ -156,7 +156,7 @@ class ApiCursor(psycopg.Cursor[dict[str, Any]]):
 
     def execute(self, query: Any, params: Params | None = None, **options: Any) -> Self:
         """Execute a statement, in which a tenant's function has its own name."""
-        if isinstance(query, str):
+        if isinstance(query, str) and "{}." in query:
             query = with_own_names(query, self.schema).replace("{}.", f"{self.schema}.")
         return super().execute(query, params, **options)
 
@@ -197,7 +197,7 @@ def call_as_api(
                     "SELECT set_config('role', %s, true), set_config('lock_timeout', %s, true)",
                     (tenant.api_role, COMMAND_LOCK_TIMEOUT),
                 )
-                cursor.execute(_qualified(statement, tenant.schema), parameters)
+                cursor.execute(qualified_statement(statement, tenant.schema), parameters)
                 control.execute("COMMIT")
         except psycopg.Error:
             if not connection.closed:
@@ -216,7 +216,7 @@ def call_as_web(
     `statement` calls, as `{}.function`, a function of the tenant's that the web's role may call.
     """
     with connection.cursor(row_factory=dict_row) as cursor:
-        row = cursor.execute(_qualified(statement, tenant.schema), parameters).fetchone()
+        row = cursor.execute(qualified_statement(statement, tenant.schema), parameters).fetchone()
     assert row is not None, "fixed statements return a row"  # noqa: S101
     return row
 
@@ -229,5 +229,6 @@ def _begun(role: str, schema: str) -> bytes:
 
 # Qualified names: with a search path for each tenant, the server would plan each call again.
 @lru_cache(maxsize=4096)
-def _qualified(statement: LiteralString, schema: str) -> bytes:
+def qualified_statement(statement: LiteralString, schema: str) -> bytes:
+    """Return a statement with `{}` or `{0}` as the tenant's schema, and its functions under their own names."""
     return sql.SQL(with_own_names(statement, schema)).format(sql.Identifier(schema)).as_bytes()

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 
 from turno.capability import LIBRARY, installed
-from turno.tenancy.identity.function_names import common_name
+from turno.tenancy.identity.function_names import short_name
 from turno.tenancy.rights.grants import CONTROL, TENANT
 from turno.tenancy.schema_migrations.files import packaged, version_of
 
@@ -36,7 +36,7 @@ def missing_in(error: Exception) -> str | None:
     if getattr(error, "sqlstate", None) not in UNDEFINED:
         return None
     words = re.findall(r"\w+", str(error).partition("\n")[0])
-    names = map(common_name, words)
+    names = map(short_name, words)
     return next((f"{name} of {source}" for name in names if (source := _sources().get(name))), None)
 
 

@@ -9,7 +9,6 @@ from typing import Any, LiteralString
 from uuid import UUID
 
 import psycopg
-from psycopg import sql
 
 from tests import attempt_steps, claiming
 from tests.installation import ExampleInstallation
@@ -18,8 +17,7 @@ from turno.dispatch.dispatcher import CANCEL, ENQUEUE, RETRY, submission
 from turno.jobs.job import Claim
 from turno.runner.session import HandlerConnection
 from turno.store.engine.engine import Engine
-from turno.tenancy.identity.function_names import with_own_names
-from turno.tenancy.identity.session import handler_session, service_session
+from turno.tenancy.identity.session import handler_session, qualified_statement, service_session
 from turno.testing.invariants import Judge
 
 TYPES = [("batch_invoicing", 1)]
@@ -142,8 +140,7 @@ class SharedJob:
         return lambda engine: "dead" if Engine.on(engine).keep_alive(self.worker) is None else "alive"
 
     def asks(self, statement: LiteralString, parameters: tuple[Any, ...]) -> Step:
-        schema = self.example.one.schema
-        question = sql.SQL(with_own_names(statement, schema)).format(sql.Identifier(schema))
+        question = qualified_statement(statement, self.example.one.schema)
 
         def step(web: Session) -> str:
             web.execute("SELECT set_config('role', %s, true)", (self.example.one.api_role,))
