@@ -15,6 +15,7 @@ NAMED = "docs/deploying.md: a missing right is refused by name, before a change"
 SECOND = f"{MANAGED}::test_second_admin_learns_missing_rights_and_works_later"
 RIGHTS = "turno/tenancy/provisioning/install.py"
 RELEASES = "docs/deploying.md: stored data is read by both releases"
+ANNOUNCEMENTS = "tests/integration/store/test_announcements.py"
 PAYLOADS = "tests/integration/runner/test_changed_payload.py"
 
 MUTANTS = (
@@ -41,6 +42,14 @@ MUTANTS = (
         "DELETE FROM handler_payloads WHERE seen_at < now - interval '1 day' RETURNING 1",
         "DELETE FROM handler_payloads WHERE false RETURNING 1",
         (f"{PAYLOADS}::test_maintenance_forgets_payloads_after_a_day",),
+    ),
+    Mutant(
+        "an announcement waits for a frozen process",
+        RELEASES,
+        "turno/migrations/control/functions/announce.sql",
+        "FOR NO KEY UPDATE OF h SKIP LOCKED);\n    RETURN pause;",
+        "FOR NO KEY UPDATE OF h);\n    RETURN pause;",
+        (f"{ANNOUNCEMENTS}::test_announcement_waits_for_no_process_that_froze[handler_payloads]",),
     ),
     Mutant(
         "a changed payload without a new version is not reported",

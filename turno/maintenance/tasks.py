@@ -106,8 +106,10 @@ class Maintenance:
         with _logged():
             if steady:
                 self.engine.take_lease(*STEADY, renew=True)
+        with _logged():
             # Each process, not only the holder of the lease: it may run a release with other handlers.
             self.announce()
+        with _logged():
             if self.engine.take_lease("maintenance", process_name(), LEASE):
                 self._run_due()
 

@@ -27,7 +27,9 @@ MUTANTS = (
         "only the process that does maintenance announces",
         TWO_RELEASES,
         "turno/maintenance/tasks.py",
-        '            self.announce()\n            if self.engine.take_lease("maintenance", process_name(), LEASE):\n',
+        "            self.announce()\n        with _logged():\n"
+        '            if self.engine.take_lease("maintenance", process_name(), LEASE):\n',
+        "            pass\n        with _logged():\n"
         '            if self.engine.take_lease("maintenance", process_name(), LEASE):\n'
         "                self.announce()\n",
         (f"{TESTS}::test_each_process_announces_without_the_lease",),

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import psycopg
+import pytest
+from psycopg import sql
+
 from tests.event_handlers import Ledger, Pay
 from tests.installation import ExampleInstallation
 from turno.jobs.handler import Registry
@@ -29,3 +33,17 @@ def test_type_stays_while_announced_or_with_open_jobs(example: ExampleInstallati
     example.rows("DELETE FROM turno.workers WHERE id = %s", worker)
     example.engine.prune(DAY, DAY, 1000)
     assert example.rows(known) == []
+
+
+@pytest.mark.parametrize("table", ["handlers", "handler_payloads"])
+def test_announcement_waits_for_no_process_that_froze(example: ExampleInstallation, table: str) -> None:
+    """A frozen pool keeps its row locks, and the rescue of its jobs begins with an announcement."""
+    facts = of(Registry.of((Ledger,)))
+    example.engine.announce(facts, 20)
+    age = sql.SQL("UPDATE turno.{} SET seen_at = seen_at - interval '2 minutes'").format(sql.Identifier(table))
+    with psycopg.connect(example.url) as frozen:
+        frozen.execute(age)
+        frozen.commit()
+        frozen.execute(age)
+        example.engine.announce(facts, 20)
+        frozen.rollback()

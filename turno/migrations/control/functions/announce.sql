@@ -32,13 +32,17 @@ BEGIN
     UPDATE handlers SET seen_at = now WHERE type IN (
         SELECT h.type FROM handlers h JOIN jsonb_populate_recordset(NULL::handlers, p_handlers) AS a USING (type)
         WHERE h.seen_at < now - interval '1 minute' FOR NO KEY UPDATE OF h SKIP LOCKED);
-    INSERT INTO handler_payloads AS h (type, version, payload)
+    INSERT INTO handler_payloads (type, version, payload)
     SELECT a.type, a.version, a.payload
     FROM jsonb_populate_recordset(NULL::handler_payloads, p_handlers) AS a
     WHERE NOT EXISTS (SELECT FROM handler_payloads k
-                      WHERE (k.type, k.version, k.payload) = (a.type, a.version, a.payload)
-                        AND k.seen_at > now - interval '1 minute')
+                      WHERE (k.type, k.version, k.payload) = (a.type, a.version, a.payload))
     ORDER BY a.type
-    ON CONFLICT (type, version, payload) DO UPDATE SET seen_at = now;
+    ON CONFLICT DO NOTHING;
+    UPDATE handler_payloads SET seen_at = now WHERE (type, version, payload) IN (
+        SELECT h.type, h.version, h.payload
+        FROM handler_payloads h JOIN jsonb_populate_recordset(NULL::handler_payloads, p_handlers) AS a
+            USING (type, version, payload)
+        WHERE h.seen_at < now - interval '1 minute' FOR NO KEY UPDATE OF h SKIP LOCKED);
     RETURN pause;
 END $$;
