@@ -120,6 +120,29 @@ def test_one_job_is_moved_run_and_shown_with_frames(example: ExampleInstallation
     assert run_turno("job", "discard", *job_arguments)[0] == 1
 
 
+def test_completed_jobs_are_run_again(example: ExampleInstallation, run_turno: Any) -> None:
+    first, second = (example.enqueue({"how": "ok"}, handler=Faulty) for _ in range(2))
+    for job_id in (first, second):
+        assert attempt(example, job_id)["status"] == "completed"
+    one = ("job", "rerun", "--tenant", "suc0001", "--skip-finished", str(first))
+    assert run_turno(*one, "--payload", "{}")[0] == 2
+    assert f"would continue {first}" in run_turno(*one, "--dry-run")[1]
+    assert f" continues {first}\n" in run_turno(*one)[1]
+    assert f" continues {first} already\n" in run_turno(*one)[1]
+    code, printed = run_turno("job", "rerun", "--all", "--type", "faulty")
+    assert (code, printed.splitlines()[0]) == (0, "1 job of 1 tenant run again")
+    assert "1 skipped: 1: it was replayed already" in printed
+
+
+def test_a_tenant_s_queue_is_one_of_its_types(example: ExampleInstallation, run_turno: Any) -> None:
+    assert run_turno("tenant", "set", "suc0001", "--queue", "slow")[0] == 1
+    example.rows("UPDATE turno.handlers SET other_queues = '{slow}' WHERE type = 'batch_invoicing'")
+    assert run_turno("tenant", "set", "suc0001", "--queue", "slow") == (0, "tenant suc0001: queue slow\n")
+    assert example.rows("SELECT queue FROM turno.tenants WHERE slug = 'suc0001'") == [{"queue": "slow"}]
+    assert run_turno("tenant", "set", "suc0001", "--queue", "none")[0] == 0
+    example.rows("UPDATE turno.handlers SET other_queues = '{}'")
+
+
 def test_tenants_types_and_workers_are_set(example: ExampleInstallation, run_turno: Any) -> None:
     assert run_turno("tenant", "set", "suc0001", "--weight", "3", "--cap", "5", "--paused")[0] == 0
     (row,) = example.rows(

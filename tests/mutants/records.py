@@ -65,7 +65,7 @@ MUTANTS = (
         "a retry forgets the checkpoint",
         ONCE,
         "turno/migrations/tenant/functions/job_retry.sql",
-        "FROM background_job_checkpoints c WHERE c.job_id = p_job;",
+        "FROM background_job_checkpoints c WHERE c.job_id = p_job AND is_unfinished;",
         "FROM background_job_checkpoints c WHERE false;",
         (f"{TESTS}::test_a_retry_begins_at_the_checkpoint",),
     ),

@@ -50,6 +50,22 @@ MUTANTS = (
         (f"{STEERING}::test_retry_across_tenants_is_counted_hinted_and_audited",),
     ),
     Mutant(
+        "a completed job that runs again starts at its last checkpoint",
+        "a completed job can run again, without its finished items",
+        "turno/migrations/tenant/functions/job_retry.sql",
+        "WHERE c.job_id = p_job AND is_unfinished;",
+        "WHERE c.job_id = p_job;",
+        (f"{STEERING}::test_completed_jobs_run_again_without_done_items",),
+    ),
+    Mutant(
+        "a tenant's queue receives jobs of types that it is not for",
+        "a tenant's plan chooses among the queues of a type",
+        "turno/migrations/tenant/functions/jobs_enqueue.sql",
+        "AND own_queue = ANY (h.other_queues)) THEN",
+        ") THEN",
+        ("tests/integration/dispatch/test_unique_and_keyed.py::test_jobs_wait_in_the_queue_of_their_tenant",),
+    ),
+    Mutant(
         "a command finds every company's jobs",
         COMPANIES,
         "turno/store/operator/job_search.py",

@@ -501,8 +501,8 @@ MUTANTS = (
         "a job may be retried twice",
         SINGLE_RETRY,
         "turno/migrations/tenant/functions/job_retry.sql",
-        "ELSIF old.successor_id IS NOT NULL THEN",
-        "ELSIF false THEN",
+        "    IF old.successor_id IS NOT NULL THEN",
+        "    IF false THEN",
         (f"{COMMANDS}::test_an_ended_job_is_retried_as_one_new_job[failed]",),
     ),
     Mutant(

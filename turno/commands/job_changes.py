@@ -149,8 +149,8 @@ def _change_job(command: OperatorCommand, given: dict[str, Any]) -> int:
 
 
 _PAST = {
-    "retry": "retried", "discard": "discarded", "cancel": "cancelled", "reprioritise": "reprioritised",
-    "reschedule": "rescheduled",
+    "retry": "retried", "rerun": "run again", "discard": "discarded", "cancel": "cancelled",
+    "reprioritise": "reprioritised", "reschedule": "rescheduled",
 }  # fmt: skip
 
 
@@ -255,16 +255,28 @@ def submit(
         _submit(session, new)
 
 
-@click.command(epilog="Example: turno job rerun --tenant suc0001 0192d3a4-5b6c-7d8e-9f01-23456789abcd")
-@click.option("--tenant", required=True, help="Tenant of the job.")
+@click.command(epilog="Example: turno job rerun --all --type send_letters --since 2h --dry-run")
 @click.option("--payload", metavar="JSON", help="Edited payload; `-` reads it from standard input.")
-@click.option("--user", default=getuser, help="User of the new job; by default the user of this shell.")
-@click.argument("job_id", type=click.UUID)
-def rerun(*, tenant: str, payload: str | None, user: str, job_id: UUID) -> None:
+@click.option("--user", help="User of the new job; by default the user of this shell.")
+@click.option("--skip-finished", is_flag=True, help="Skip the items that JOB_ID has done; for its own user, once.")
+@changing
+def rerun(*, payload: str | None, user: str | None, skip_finished: bool, **given: Any) -> int:
     """Submit the ended job JOB_ID again, with the same or an edited payload, and print the id of the new job.
 
-    The new job does all of the work again; `turno job retry` does the unfinished part.
+    The new job does all of the work again; `turno job retry` does the unfinished part. With --all every completed job
+    runs again, once and for its own user, and skips its finished items.
     """
+    if given["everywhere"] or skip_finished:
+        if payload is not None or user is not None:
+            raise click.UsageError("--payload and --user go without --all and --skip-finished")
+        return _change(OperatorCommand(name="rerun"), given)
+    if given["dry_run"] or given["job_id"] is None:
+        raise click.UsageError("name one JOB_ID of a --tenant; --dry-run goes with --all or --skip-finished")
+    _rerun_whole(required_tenant(given), given["job_id"], payload, user or getuser())
+    return 0
+
+
+def _rerun_whole(tenant: str, job_id: UUID, payload: str | None, user: str) -> None:
     with session_of(tenant) as session:
         old = session.read(lambda reader: stored.find(reader, job_id, None))
         if old is None:

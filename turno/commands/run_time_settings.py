@@ -10,7 +10,7 @@ from turno.commands.output import print_message, show
 from turno.environment import read_settings
 from turno.errors import TurnoError
 from turno.jobs.handler import named_handlers
-from turno.store.operator.run_time_settings import set_tenant, set_type, types_with_code
+from turno.store.operator.run_time_settings import queues_of_types, set_tenant, set_type, types_with_code
 from turno.tenancy.identity.directory import UnknownTenant
 from turno.wiring.logins import operator_session
 
@@ -19,6 +19,10 @@ TYPE_HEADERS = (
     *("type", "paused", "cap", "jobs a day", "alert %", "alert min", "time limit s", "max attempts", "retention days"),
 )
 CAP, JOBS_PER_DAY = click.IntRange(1, 32767), click.IntRange(1, 100_000_000)
+
+
+class NoSuchQueue(TurnoError):
+    """No type allows this queue for its jobs."""
 
 
 class NoSuchType(TurnoError):
@@ -75,12 +79,21 @@ def described(name: str, value: Any) -> str:
 @_setting("--cap", CAP, "Largest number of running jobs.")
 @_setting("--jobs-per-day", JOBS_PER_DAY,
           "Submissions of all its users per day, in place of jobs_per_day_per_tenant of TURNO_LIMITS.")  # fmt: skip
+@_setting("--queue", click.STRING,
+          "Queue of its jobs, for example of a slower plan: of the types that have it among their other_queues.",
+          "NAME|none")  # fmt: skip
 @_alert_terms
 @by_option
 def set_settings(slug: str, by: str, **options: Any) -> None:
     """Set limits of the tenant SLUG at run time; `turno backend set` changes its backend."""
     changes = _changes(options)
     with operator_session(read_settings()) as operator:
+        queue = changes.get("queue")
+        if queue is not None and queue not in (known := queues_of_types(operator)):
+            raise NoSuchQueue(
+                f"no type allows the queue {queue[:63]!r}: known are {', '.join(sorted(known)) or 'none'}; add it to"
+                " other_queues of a handler"
+            )
         if not set_tenant(operator, slug, changes, by=by):
             raise UnknownTenant(slug)
     _print(f"tenant {slug}", changes)

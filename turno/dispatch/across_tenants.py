@@ -35,6 +35,8 @@ def applicable(command: OperatorCommand, wanted: JobsWanted) -> JobsWanted:
         if set(wanted.outcomes) - set(FAILURES) or not wanted.ended & set(FAILURES):
             raise ValueError(f"outcome: {command.name} is for {', '.join(FAILURES)}")
         return replace(wanted, waiting=True)
+    if command.name == "rerun":
+        return _completed(wanted)
     allowed = ("pending", "running") if command.name == "cancel" else ("pending",)
     if set(wanted.statuses) - set(allowed):
         raise ValueError(f"status: {command.name} is for jobs that are {' or '.join(allowed)}")
@@ -43,6 +45,16 @@ def applicable(command: OperatorCommand, wanted: JobsWanted) -> JobsWanted:
     if wanted.outcomes:
         raise ValueError(f"outcome: {command.name} is for open jobs, which have no outcome")
     return replace(wanted, statuses=wanted.statuses or allowed)
+
+
+def _completed(wanted: JobsWanted) -> JobsWanted:
+    if set(wanted.statuses) - {"completed"}:
+        raise ValueError("status: rerun is for completed jobs; retry continues failed ones")
+    if set(wanted.outcomes) - {"completed"}:
+        raise ValueError("outcome: rerun is for completed; retry continues the failed items of the others")
+    if wanted.error is not None:
+        raise ValueError("error: rerun is for completed jobs, which have no error")
+    return replace(wanted, outcomes=("completed",))
 
 
 def command_across(

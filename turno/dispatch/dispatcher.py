@@ -74,7 +74,7 @@ def submission(
 
 # Returns job_id and verdict: accepted, replayed, unknown, not_retryable, quota, or limit as above.
 RETRY: LiteralString = """
-SELECT job_id, exceeded, retry_in, verdict FROM {}.job_retry(%s, %s, %s, %s, %s, %s::jsonb)
+SELECT job_id, exceeded, retry_in, verdict FROM {}.job_retry(%s, %s, %s, %s, %s, %s::jsonb, %s)
 """
 
 # An operator's command about many jobs of a tenant. Returns job_id, verdict, made, exceeded and retry_in of each.
@@ -210,17 +210,27 @@ class Dispatcher:
         return answers
 
     def retry(
-        self, tenant: Tenant, job_id: UUID, *, user_id: str | None, correlation_id: str | None, by: str | None = None
+        self,
+        tenant: Tenant,
+        job_id: UUID,
+        *,
+        user_id: str | None,
+        correlation_id: str | None,
+        by: str | None = None,
+        completed: bool = False,
     ) -> Verdict:
         """Make a new job that continues an ended one: accepted, replayed, unknown, not_retryable or quota.
 
+        With `completed` also a completed job, of which only the done items are not repeated.
         Raises RateLimited as `submit` does, for the limits of the old job's user. An operator `by` may retry the job of
         any user; the audit then records the operator.
         """
         if by is not None:
-            return self._single(tenant, OperatorCommand(name="retry"), job_id, by, correlation_id)
+            return self._single(
+                tenant, OperatorCommand(name="rerun" if completed else "retry"), job_id, by, correlation_id
+            )
         queue = self._queue_of(tenant)
-        given = (job_id, user_id, queue.name, correlation_id, self._pending_limit, self._day_limits)
+        given = (job_id, user_id, queue.name, correlation_id, self._pending_limit, self._day_limits, completed)
         with self._connection() as connection:
             row = call_as_api(connection, tenant, RETRY, given)
         verdict = _within_limits(row)
@@ -238,7 +248,7 @@ class Dispatcher:
             raise RateLimited(answer.exceeded, answer.retry_in)
         if answer.verdict == "locked":
             raise psycopg.errors.LockNotAvailable("another session has this job's rows")
-        return Verdict(answer.verdict, answer.made or job_id if command.name != "retry" else answer.made)
+        return Verdict(answer.verdict, answer.made or (job_id if command.name == "cancel" else None))
 
     def cancel(
         self, tenant: Tenant, job_id: UUID, *, user_id: str | None, reason: str, by: str | None = None

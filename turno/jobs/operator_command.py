@@ -9,9 +9,9 @@ from uuid import UUID
 
 from turno.jobs.job import Priority
 
-CommandName = Literal["retry", "discard", "cancel", "reprioritise", "reschedule"]
+CommandName = Literal["retry", "rerun", "discard", "cancel", "reprioritise", "reschedule"]
 COMMANDS: tuple[CommandName, ...] = get_args(CommandName)
-# Commands for dead letters; all further commands are for open jobs.
+# Commands for dead letters. `rerun` is for completed jobs, and all further commands are for open jobs.
 OF_DEAD_LETTERS: frozenset[CommandName] = frozenset({"retry", "discard"})
 
 CHANGED = frozenset({"accepted", "discarded", "cancelled", "requested", "changed"})
@@ -51,7 +51,7 @@ class OperatorCommand:
 
 @dataclass(frozen=True, slots=True)
 class CommandAnswer:
-    """The verdict about one job; `made` is the new job of a retry."""
+    """The verdict about one job; `made` is the new job of a retry or a rerun."""
 
     job_id: UUID
     verdict: str

@@ -236,7 +236,7 @@ class Installation:
 
     def retry(self, job_id: UUID, *, user: str | None = None, pending_limit: int | None = None) -> dict[str, Any]:
         """Make a new job that continues an ended one; returns its id and the verdict."""
-        return self.call(RETRY, (job_id, user, self.backend, None, pending_limit, None))
+        return self.call(RETRY, (job_id, user, self.backend, None, pending_limit, None, False))
 
     def cancel(self, job_id: UUID, *, user: str | None = None) -> str:
         """Cancel a waiting job, or ask a running one to stop; returns the verdict."""

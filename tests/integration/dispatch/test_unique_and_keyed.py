@@ -183,6 +183,27 @@ def test_post_takes_them_too(example: ExampleInstallation) -> None:
 
 
 @pytest.mark.usefixtures("announced")
+def test_jobs_wait_in_the_queue_of_their_tenant(example: ExampleInstallation, erp: Erp) -> None:
+    dispatcher = Dispatcher(connection=lambda: nullcontext(example.web), queue=RecordingQueue(), pending_limit=9)
+    for number, (queue, waits) in enumerate((("hot", "hot"), ("other", "cold"), (None, "cold"))):
+        example.rows("UPDATE turno.tenants SET queue = %s WHERE slug = 'suc0001'", queue)
+        turno.enqueue(erp, "suc0001", Keyed, ORDERS)
+        erp.commit()
+        wanted = NewJob.of(Keyed, {"order_ids": [1], "point_of_sale": 1}, user_id="ana")
+        posted = dispatcher.submit(example.one, wanted).job_id
+        assert posted is not None
+        example.cancel(posted)
+        retried = example.retry(posted)["job_id"]
+        rule = RecurringJob(name=f"hourly-{number}", handler=Keyed, payload=ORDERS, user_id="ana", every=60)
+        assert Schedules(example.web, example.one).save(rule) == "created"
+        assert fire_due(example.engine, EachTenant(example.engine)).done > 0
+        rows = example.rows("DELETE FROM turno.tickets RETURNING job_id, queue")
+        assert retried in {row["job_id"] for row in rows}
+        assert len(rows) >= 3
+        assert {row["queue"] for row in rows} == {waits}
+
+
+@pytest.mark.usefixtures("announced")
 def test_a_schedules_jobs_have_the_key_of_its_payload(example: ExampleInstallation) -> None:
     every_minute = RecurringJob(name="hourly", handler=Keyed, payload=ORDERS, user_id="ana", every=60)
     assert Schedules(example.web, example.one).save(every_minute) == "created"

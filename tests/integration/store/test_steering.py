@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 RETRY = OperatorCommand(name="retry")
 DISCARD = OperatorCommand(name="discard")
 CANCEL = OperatorCommand(name="cancel")
+RERUN = OperatorCommand(name="rerun")
 
 
 @pytest.fixture
@@ -158,6 +159,32 @@ def test_failed_items_are_found_grouped_and_retried(example: ExampleInstallation
         assert report.tenants == {example.one.slug: 1, example.other.slug: 2}
     assert steering.run(RETRY, only_items).changed.total() == 0
     assert [row["job_id"] for row in find_jobs(operator, JobsWanted(outcomes=FAILURES, waiting=True))] == [dead]
+
+
+@pytest.mark.usefixtures("plain_items")
+def test_completed_jobs_run_again_without_done_items(example: ExampleInstallation, steering: Steering) -> None:
+    tenants = (example.one, example.other)
+    jobs = [example.enqueue({"how": "items", "number": 3}, handler=Faulty, tenant=tenant) for tenant in tenants]
+    for tenant, job_id in zip(tenants, jobs, strict=True):
+        assert attempt(example, job_id)["status"] == "completed"
+        example.rows("INSERT INTO background_job_checkpoints VALUES (%s, '7')", job_id, tenant=tenant)
+    half_done(example)
+    failed(example)
+    begun = datetime.now(UTC)
+    for dry_run in (True, False):
+        assert steering.run(RERUN, JobsWanted(until=begun), dry_run=dry_run).changed == {"accepted": 2}
+    assert steering.run(RERUN, JobsWanted(until=begun)).skipped == {"replayed": 2}
+    for tenant, job_id in zip(tenants, jobs, strict=True):
+        (new,) = example.rows("SELECT id, user_id FROM background_jobs WHERE parent_id = %s", job_id, tenant=tenant)
+        assert new["user_id"] == "ana"
+        items = "SELECT state FROM background_job_items WHERE job_id = %s"
+        assert [row["state"] for row in example.rows(items, new["id"], tenant=tenant)] == ["skipped"] * 3
+        assert (
+            example.rows("SELECT 1 FROM background_job_checkpoints WHERE job_id = %s", new["id"], tenant=tenant) == []
+        )
+        assert attempt(example, new["id"])["status"] == "completed"
+    with pytest.raises(ValueError, match="outcome: rerun is for completed"):
+        steering.run(RERUN, JobsWanted(outcomes=("failed",)))
 
 
 def test_failures_are_found_and_grouped_over_all_tenants(

@@ -62,7 +62,7 @@ def test_the_second_of_two_retries_counts_the_first(
     made = [example.enqueue({"order_ids": [number]}) for number in (1, 2)]
     for job_id in made:
         example.cancel(job_id)
-    retries = [(job_id, "ana", "exec", None, 1, None) for job_id in made]
+    retries = [(job_id, "ana", "exec", None, 1, None, False) for job_id in made]
     row, other = run_in_sequence(example, second, RETRY, *retries)
     assert (row["verdict"], other["verdict"]) == ("accepted", "quota")
 
@@ -94,7 +94,7 @@ def test_the_second_of_two_retries_finds_the_first_one_s_job(
 ) -> None:
     job_id = example.enqueue({"order_ids": [1]})
     example.cancel(job_id)
-    again = (job_id, "ana", "exec", None, None, None)
+    again = (job_id, "ana", "exec", None, None, None, False)
     row, other = run_in_sequence(example, second, RETRY, again, again)
     assert row["verdict"] == "accepted"
     assert (other["job_id"], other["verdict"]) == (row["job_id"], "replayed")

@@ -96,6 +96,23 @@ def test_rerun_takes_an_edited_payload_and_a_key(service: Service) -> None:
     assert {error["field"] for error in wrong["errors"]} == {"payload.day"}
 
 
+def test_rerun_skips_finished_items_once(service: Service) -> None:
+    ana, ben = service.caller(), service.caller()
+    job_id = ana.job()
+    service.rows("INSERT INTO background_job_items (job_id, key, state) VALUES (%s, '1', 'done')", job_id)
+    body = {"skip_finished": True}
+    problem_of(ana.post(f"/api/jobs/{job_id}/rerun", json=body), 409)
+    service.end(job_id, "completed")
+    first, again = (ana.post(f"/api/jobs/{job_id}/rerun", json=body) for _ in range(2))
+    assert first.status_code == 202
+    assert first.headers["Location"] == again.headers["Location"]
+    new = ana.get(first.headers["Location"]).get_json()
+    assert new["parent_id"] == job_id
+    assert service.rows("SELECT state FROM background_job_items WHERE job_id = %s", new["job_id"]) == [("skipped",)]
+    assert problem_of(ana.post(f"/api/jobs/{job_id}/rerun", json=body | {"payload": {}}), 400)
+    problem_of(ben.post(f"/api/jobs/{job_id}/rerun", json=body), 404)
+
+
 def test_rerun_refuses_open_and_foreign_jobs(service: Service) -> None:
     ana, ben = service.caller(), service.caller()
     job_id = ana.job()

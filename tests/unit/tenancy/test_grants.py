@@ -67,6 +67,7 @@ def test_operators_change_operational_columns_only() -> None:
         "cap",
         "jobs_per_day",
         "backend",
+        "queue",
         "tokens_valid_from",
         "alert_failure_percent",
         "alert_wait_minutes",

@@ -45,6 +45,7 @@ PREFIX = "payload."  # of the name of each field, as in the problems of a payloa
 _LEFT_EMPTY = object()
 COMMANDS = {
     "retry": OperatorCommand(name="retry"),
+    "rest": OperatorCommand(name="rerun"),
     "discard": OperatorCommand(name="discard"),
     "cancel": OperatorCommand(name="cancel", reason="cancelled by an operator"),
 }
@@ -178,6 +179,7 @@ def actions_of(visit: OperatorVisit, tenant: str, body: JobBody) -> dict[str, st
         unfinished = body.status is not Status.COMPLETED or body.progress.failed or (body.parts and body.parts.failed)
         names = ["retry"] if unfinished and body.successor_id is None else []
         names += ["discard"] if names and _is_open_failure(body) else []
+        names += ["rest"] if not unfinished and body.progress.total and body.successor_id is None else []
         names += ["rerun"]
     return {name: _command(name, tenant, body.job_id) for name in names}
 
@@ -258,7 +260,8 @@ def _is_editable(row: stored.Row) -> bool:
 
 
 def _command(name: str, tenant: str, job_id: UUID) -> str:
-    return f"turno job {name} --tenant {shlex.quote(tenant)} {job_id}"
+    verb = "rerun --skip-finished" if name == "rest" else name
+    return f"turno job {verb} --tenant {shlex.quote(tenant)} {job_id}"
 
 
 def _is_open_failure(body: JobBody) -> bool:

@@ -126,9 +126,10 @@ Name = Annotated[str, Meta(min_length=1, max_length=255)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandBody:
-    """A command and its jobs: `retry` and `discard` are for failures, all other commands for open jobs.
+    """A command and its jobs: `retry` and `discard` are for failures, `rerun` for completed jobs, others for open jobs.
 
-    `retry` continues failed jobs and runs the failed items of completed jobs; `outcome` chooses between them. `cancel`
+    `retry` continues failed jobs and runs the failed items of completed jobs; `outcome` chooses between them. `rerun`
+    runs completed jobs again, each once, without their finished items. `cancel`
     also requests running jobs to stop. `reschedule` without `run_at` lets them run now. A `dry_run` changes nothing.
     """
 

@@ -34,15 +34,17 @@ CHOSEN = ("status", "outcome", "type", "tenant", "error", "user", "request", "pa
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A command, and the statuses of its jobs; without statuses it is for failures."""
+    """A command, and the statuses or the outcome of its jobs; without both it is for failures."""
 
     command: OperatorCommand
     statuses: frozenset[str] = frozenset()
+    outcome: str = ""
 
 
 CHANGES = {
     "retry": Change(OperatorCommand(name="retry")),
     "discard": Change(OperatorCommand(name="discard")),
+    "rerun": Change(OperatorCommand(name="rerun"), outcome="completed"),
     "cancel": Change(OperatorCommand(name="cancel"), frozenset({"pending", "running"})),
     "run-now": Change(OperatorCommand(name="reschedule"), frozenset({"pending"})),
     "urgent": Change(OperatorCommand(name="reprioritise", priority=Priority.URGENT), frozenset({"pending"})),
@@ -100,7 +102,13 @@ class JobsQuery:
         return [
             name
             for name, change in CHANGES.items()
-            if (self.status in change.statuses and not self.outcomes if change.statuses else failures)
+            if (
+                self.outcome == change.outcome and self.status in {"", "completed"}
+                if change.outcome
+                else self.status in change.statuses and not self.outcomes
+                if change.statuses
+                else failures
+            )
         ]
 
     def wanted(self, visit: OperatorVisit, *, until: datetime | None = None, waiting: bool = False) -> JobsWanted:

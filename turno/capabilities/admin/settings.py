@@ -55,6 +55,7 @@ class TenantBody:
     cap: int | None
     jobs_per_day: int | None
     backend: Backend | None
+    queue: str | None
     alert_failure_percent: float | None
     alert_wait_minutes: int | None
     waiting: int
@@ -93,12 +94,13 @@ class TenantChanges:
     cap: Annotated[int, Meta(ge=1, le=32767)] | None = None
     jobs_per_day: JobsPerDay = None
     backend: Backend | None = None
+    queue: Annotated[str, Meta(min_length=1, max_length=63)] | None = None
     alert_failure_percent: AlertPercent = None
     alert_wait_minutes: AlertMinutes = None
 
 
 # Settings that change a tenant's share of the workers of all companies.
-SHARED_SETTINGS = frozenset({"weight", "cap", "jobs_per_day", "backend"})
+SHARED_SETTINGS = frozenset({"weight", "cap", "jobs_per_day", "backend", "queue"})
 
 
 @admin_settings.operation("GET /api/admin/tenants")

@@ -23,7 +23,7 @@ def record(admin: psycopg.Connection[Any], action: str, *, subject: str) -> None
 
 # Names of the settings: each is a column, `paused` sets a time. None removes a value.
 ALERT_TERMS = ("alert_failure_percent", "alert_wait_minutes")
-TENANT_SETTINGS = ("paused", "weight", "cap", "jobs_per_day", "backend", *ALERT_TERMS)
+TENANT_SETTINGS = ("paused", "weight", "cap", "jobs_per_day", "backend", "queue", *ALERT_TERMS)
 TYPE_SETTINGS = ("paused", "cap", "jobs_per_day", "timeout", "max_attempts", "retention_days", *ALERT_TERMS)
 
 
@@ -43,6 +43,11 @@ def set_tenant(
         ).format(_assignments(changes, TENANT_SETTINGS))
         given = {"slug": slug, "companies": None if companies is None else list(companies)} | dict(changes)
         return operator.execute(statement, given).rowcount == 1
+
+
+def queues_of_types(operator: Operator) -> set[str]:
+    """Return the queues that a tenant's jobs may be moved to: the further queues of all types."""
+    return {row["queue"] for row in rows(operator, "SELECT DISTINCT unnest(other_queues) AS queue FROM handlers")}
 
 
 def list_types(operator: Operator) -> list[Row]:

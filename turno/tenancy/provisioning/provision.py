@@ -191,7 +191,7 @@ def _register(admin: Connection[Any], logins: Logins, slug: str, company: Compan
             handler_role = excluded.handler_role, api_role = excluded.api_role, login_epoch = 0,
             state = 'provisioning', tokens_valid_from = clock_timestamp(),
             paused_at = DEFAULT, cap = DEFAULT, weight = DEFAULT, jobs_per_day = DEFAULT, backend = DEFAULT,
-            alert_failure_percent = DEFAULT, alert_wait_minutes = DEFAULT, adopted_schema = NULL
+            queue = DEFAULT, alert_failure_percent = DEFAULT, alert_wait_minutes = DEFAULT, adopted_schema = NULL
         """,
         [slug, company.id, f"t_{key}", *(logins.role(f"{part}_{key}") for part in "ora")],
     )

@@ -12,7 +12,7 @@ _SHOWN_TO_OPERATORS = names(
     " outcome_readers statistics failed_jobs open_jobs failed_job_counts ended_jobs rate_limits"
 )
 _CHANGED_BY_OPERATORS = names(
-    "paused_at weight cap jobs_per_day backend tokens_valid_from alert_failure_percent alert_wait_minutes"
+    "paused_at weight cap jobs_per_day backend queue tokens_valid_from alert_failure_percent alert_wait_minutes"
 )
 
 # Not granted one by one: an owner role per tenant would outgrow the row of pg_class at some 500 tenants, so all owners
@@ -21,7 +21,7 @@ _CONTROL = Matrix(
     usage=roles("owners engine web operator host"),
     functions=callers(
         host="enqueue enqueue_many",
-        owners="uuid_v7 tenant_of due_state lacking paused error_group rate_take",
+        owners="uuid_v7 tenant_of tenant_queue due_state lacking paused error_group rate_take",
         web="rate_take backend_for",
         operator="unserved failing_jobs backend_for reroute outcome_bounds wait_at is_end",
         engine="announce worker_start worker_alive worker_stop worth_staying prune_workers silence_left lease_take"

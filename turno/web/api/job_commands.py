@@ -13,7 +13,7 @@ from turno.web.admission import Scope
 from turno.web.api.jobs import find_job
 from turno.web.api.submit import LOCATION, REPLAYED, Accepted, accepted, known_handler, new_job, submitted
 from turno.web.requests import NOT_GIVEN, check, idempotency_key, read_body, read_id
-from turno.web.responses import Kind, Problem, answer, invalid, no_such_job, over_quota
+from turno.web.responses import FieldProblem, Kind, Problem, answer, invalid, no_such_job, over_quota
 from turno.web.routes import Answer, Call, Routes
 from turno.web.services import at, job_links, services
 
@@ -32,9 +32,14 @@ class Cancelled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerunBody:
-    """The payload of the new job; without one, that of the ended job."""
+    """The payload of the new job; without one, that of the ended job.
+
+    With `skip_finished` the new job has the user and the payload of the ended one, and skips the items that are done;
+    a job has one such successor, so a repeated request returns the same new job.
+    """
 
     payload: Any = NOT_GIVEN
+    skip_finished: bool = False
 
 
 @job_commands.operation(
@@ -70,7 +75,10 @@ def retry(call: Call, job_id: str) -> Response:
     Makes a new job that continues a failed or cancelled one, or does the failed items of a completed one. Completed
     work is not repeated. A repeated request returns the same new job.
     """
-    verdict = retry_job(call.scope, job_id, correlation_id=call.correlation_id)
+    return _continued(call, retry_job(call.scope, job_id, correlation_id=call.correlation_id))
+
+
+def _continued(call: Call, verdict: Verdict) -> Response:
     if verdict.word == "not_retryable":
         text = (
             "Only a failed or cancelled job, or a completed one with failed items, can run again, and only while"
@@ -96,6 +104,10 @@ def rerun(call: Call, job_id: str) -> Response:
     the work again; `retry` does the unfinished part. Send an `Idempotency-Key` to repeat the request safely.
     """
     row, body = find_job(call, job_id), read_body(request, RerunBody)
+    if body.skip_finished:
+        if body.payload is not None:
+            raise invalid([FieldProblem("payload", "may not be given together with skip_finished")])
+        return _continued(call, retry_job(call.scope, job_id, correlation_id=call.correlation_id, completed=True))
     return accepted(rerun_job(call, row, body.payload, idempotency_key(request)))
 
 
@@ -111,7 +123,7 @@ def cancel_job(scope: Scope, job_id: str) -> Verdict:
     return _known(verdict)
 
 
-def retry_job(scope: Scope, job_id: str, *, correlation_id: str) -> Verdict:
+def retry_job(scope: Scope, job_id: str, *, correlation_id: str, completed: bool = False) -> Verdict:
     """Continue a visible job by a new one: accepted, replayed, not_retryable or quota; raises as `cancel_job` does."""
     verdict = services().dispatcher.retry(
         scope.tenant,
@@ -119,6 +131,7 @@ def retry_job(scope: Scope, job_id: str, *, correlation_id: str) -> Verdict:
         user_id=scope.visible_user,
         correlation_id=correlation_id,
         by=scope.operator,
+        completed=completed,
     )
     return _known(verdict)
 

@@ -5,6 +5,13 @@ BEGIN
     RETURN (SELECT id FROM tenants WHERE owner_role = p_owner::text COLLATE "default");
 END $$;
 
+-- The queue that an operator chose for a tenant's jobs; NULL: the queues of the types.
+CREATE OR REPLACE FUNCTION tenant_queue(p_tenant integer) RETURNS text
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    RETURN (SELECT queue FROM tenants WHERE id = p_tenant);
+END $$;
+
 -- The report login of a tenant's company, and the branches that it reads, by slug.
 CREATE OR REPLACE FUNCTION company_of(p_tenant integer)
 RETURNS TABLE (slug text, report_role text, login_epoch integer, branches text[], schemas text[])

@@ -84,6 +84,8 @@ CREATE TABLE tenants (
     -- Jobs that all its users together may submit a day, in place of jobs_per_day_per_tenant of TURNO_LIMITS.
     jobs_per_day      integer CHECK (jobs_per_day > 0),
     backend           text REFERENCES backends,
+    -- The queue of its jobs that wait in the own queue of their type, if the type allows this queue.
+    queue             queue_name,
     -- Passwords are derived from login_epoch; a token issued before tokens_valid_from is refused.
     login_epoch       integer NOT NULL DEFAULT 0,
     tokens_valid_from timestamptz NOT NULL DEFAULT '-infinity',
@@ -519,7 +521,7 @@ WITH present AS (
     FROM present p FULL JOIN recent r USING (tenant_id) LEFT JOIN percentiles w USING (tenant_id)
     JOIN tenants n ON n.id = tenant_id
 )
-SELECT n.slug AS tenant, c.slug AS company, n.schema, n.paused_at, n.weight, n.cap, n.jobs_per_day, n.backend,
+SELECT n.slug AS tenant, c.slug AS company, n.schema, n.paused_at, n.weight, n.cap, n.jobs_per_day, n.backend, n.queue,
        n.alert_failure_percent::float8, n.alert_wait_minutes,
        s.tenant_id IS NOT NULL AS busy, coalesce(s.waiting, 0) AS waiting, coalesce(s.running, 0) AS running,
        extract(epoch FROM s.oldest_wait)::float8 AS oldest_wait, coalesce(s.ended, 0) AS ended,

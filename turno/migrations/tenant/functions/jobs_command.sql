@@ -1,6 +1,6 @@
 -- An operator's command on these jobs: each job is changed by its guarded function or skipped, with a verdict. A job
 -- that another session has locked for longer than a moment is skipped, too. How many were changed is on record with it.
--- p_command: retry, discard, cancel, reprioritise, reschedule. p_detail is the further text of the record.
+-- p_command: retry, rerun (completed jobs), discard, cancel, reprioritise, reschedule. p_detail is the further text of the record.
 CREATE OR REPLACE FUNCTION jobs_command(
     p_command text, p_jobs uuid[], p_by text, p_backend text, p_priority smallint, p_run_at timestamptz, p_detail jsonb,
     p_correlation_id text, p_pending_limit integer, p_day_limits jsonb)
@@ -16,9 +16,10 @@ BEGIN
         retry_in := NULL;
         BEGIN
             CASE p_command
-                WHEN 'retry' THEN
+                WHEN 'retry', 'rerun' THEN
                     SELECT r.verdict, r.job_id, r.exceeded, r.retry_in INTO verdict, made, exceeded, retry_in
-                    FROM job_retry(job_id, NULL, p_backend, p_correlation_id, p_pending_limit, p_day_limits) AS r;
+                    FROM job_retry(job_id, NULL, p_backend, p_correlation_id, p_pending_limit, p_day_limits,
+                                   p_command = 'rerun') AS r;
                 WHEN 'discard' THEN verdict := job_discard(job_id, p_by);
                 WHEN 'cancel' THEN verdict := job_cancel(job_id, NULL, coalesce(p_detail ->> 'reason', 'cancelled by an operator'));
                 WHEN 'reprioritise' THEN verdict := job_reorder(job_id, p_priority, NULL);

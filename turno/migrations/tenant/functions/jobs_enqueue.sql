@@ -10,6 +10,7 @@
 -- the application, which may stay open and must not delay POST. p_named: jobs as JSON objects by the names of their fields,
 -- in place of p_jobs: the role of the API sees no type of the schema turno. p_command_limits: a POST, whose single statement
 -- also counts the request against these limits of commands.
+-- A job in the own queue of its type waits in the queue of its tenant instead, if the type allows that queue.
 CREATE OR REPLACE FUNCTION jobs_enqueue(
     p_jobs turno.new_job[], p_named jsonb DEFAULT NULL, p_pending_limit integer DEFAULT NULL,
     p_day_limits jsonb DEFAULT NULL, p_beside boolean DEFAULT false, p_command_limits jsonb DEFAULT NULL)
@@ -19,6 +20,7 @@ SET plan_cache_mode = force_generic_plan SET row_security = on AS $$
 #variable_conflict use_column
 DECLARE
     own_tenant integer := turno.tenant_of(current_user);
+    own_queue text := turno.tenant_queue(own_tenant);
     job turno.new_job;
     keyed boolean := false;
     expiring boolean := false;
@@ -61,6 +63,11 @@ BEGIN
                 coalesce(extract(epoch FROM job.expires_at), 0), extract(epoch FROM job.run_in), job.payload), 'UTF8')));
             job.idempotency_key := coalesce(
                 job.idempotency_key, 'payload:' || encode(sha256(convert_to(job.payload::text, 'UTF8')), 'hex'));
+        END IF;
+        IF own_queue IS NOT NULL AND EXISTS (
+            SELECT FROM turno.handlers h
+            WHERE h.type = job.type AND h.queue = job.queue AND own_queue = ANY (h.other_queues)) THEN
+            job.queue := own_queue;
         END IF;
         job.run_at := coalesce(job.run_at, clock_timestamp() + coalesce(job.run_in, interval '0'));
         p_jobs[i] := job;

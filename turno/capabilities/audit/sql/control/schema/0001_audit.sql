@@ -18,8 +18,8 @@ CREATE INDEX operator_audit_of_tenant ON operator_audit (tenant_id, id);
 CREATE TRIGGER audit INSTEAD OF INSERT ON operator_acts FOR EACH ROW EXECUTE FUNCTION audit_act();
 
 CREATE TRIGGER audit
-    AFTER UPDATE OF paused_at, weight, cap, jobs_per_day, backend, tokens_valid_from, login_epoch, alert_failure_percent,
-                    alert_wait_minutes ON tenants
+    AFTER UPDATE OF paused_at, weight, cap, jobs_per_day, backend, queue, tokens_valid_from, login_epoch,
+                    alert_failure_percent, alert_wait_minutes ON tenants
     FOR EACH ROW WHEN (OLD.state = 'active' AND NEW.state = 'active') EXECUTE FUNCTION audit_change();
 CREATE TRIGGER audit_state AFTER UPDATE OF state ON tenants
     FOR EACH ROW WHEN (OLD.state <> NEW.state AND NEW.state <> 'provisioning') EXECUTE FUNCTION audit_change();
