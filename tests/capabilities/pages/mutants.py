@@ -13,6 +13,14 @@ OWN_TROUBLE = "promise 9: pages read every value that a tenant stores"
 
 MUTANTS = (
     Mutant(
+        "a form is sent without a connection",
+        "section 9: offline, a press changes nothing and the page says so",
+        "turno/web/static/frame.js",
+        "  if (await reachable()) {\n",
+        "  if (form) {\n",
+        ("tests/capabilities/pages/test_browser.py::test_press_without_network_keeps_page_and_selection",),
+    ),
+    Mutant(
         "a database's own words are shown to every user",
         OPERATORS,
         "turno/capabilities/pages/job_page.py",

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
     from tests.site import Site
 
+# The names of the buttons that are filled with the accent colour of links.
+FILLED = """buttons => buttons.filter((one) =>
+    getComputedStyle(one).backgroundColor === getComputedStyle(document.querySelector("#bell")).color
+).map((one) => one.textContent)"""
 LOCKED_ORDER = 10_310  # in the second chunk of fifty
 
 
@@ -116,6 +120,7 @@ def test_job_runs_while_web_is_away_and_page_reconnects(site: Site) -> None:
             shows(page, "Running", "50 of 500")
             site.web.stop()
             expect(page.locator("#link")).to_have_text("No connection; trying again")
+            expect(batch(page).locator(".link")).to_have_text("No connection; trying again")
             site.web.start()
         shows(page, "Done", "500 of 500")
         expect(page.locator("#link")).not_to_have_text("No connection; trying again")
@@ -291,6 +296,26 @@ def test_form_can_be_sent_again_after_failed_navigation(site: Site) -> None:
         page.wait_for_function("() => !document.querySelector('form[data-sent]')")
         press.click()
         shows(page, "Done", "500 of 500")
+
+
+def test_press_without_network_keeps_page_and_selection(site: Site) -> None:
+    def filled() -> list[str]:
+        names: list[str] = page.locator(".buttons button").evaluate_all(FILLED)
+        return names
+
+    with site.visitor("ana", "suc0001") as page:
+        assert filled() == ["Invoice all 500"]
+        for order in (10248, 10249):
+            page.get_by_label(f"Choose order {order}", exact=True).check()
+        assert filled() == ["Invoice 2 chosen"]
+        page.context.set_offline(offline=True)
+        page.get_by_role("button", name="Invoice 2 chosen").click()
+        expect(page.get_by_role("alert")).to_contain_text("nothing was sent")
+        expect(page.locator("#choice tbody :checked")).to_have_count(2)
+        assert not site.example.rows("SELECT id FROM background_jobs")
+        page.context.set_offline(offline=False)
+        page.get_by_role("button", name="Invoice 2 chosen").click()
+        shows(page, "Done", "2 of 2")
 
 
 def test_times_are_uniform_in_the_zone_of_the_reader(site: Site) -> None:

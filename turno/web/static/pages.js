@@ -87,6 +87,7 @@ function lasting(seconds) {
 
 /* The server draws, we put its pieces in place ----------------------------------------------------- */
 
+let connection = "";
 let drawing = false;
 let drawAgain = false;
 let drawSoon = false;
@@ -144,6 +145,7 @@ function place(drawn) {
   for (const row of document.querySelectorAll("[data-job]")) sayState(row);
   for (const id of said.keys()) if (!document.querySelector(`[data-job="${id}"]`)) said.delete(id);
   prepareTimes();
+  showConnection();
 }
 
 /** Open a row in place, with the server's response at the link's address. */
@@ -218,11 +220,18 @@ turno.addEventListener("unread", (event) => {
   if (event.detail !== Number(document.getElementById("bell").dataset.unread)) refresh();
 });
 turno.addEventListener("connection", (event) => {
-  const link = document.getElementById("link");
   if (event.detail === "signed-out") return location.reload();
-  link.className = `link ${event.detail}`;
-  link.textContent = words[event.detail] ?? "";
+  connection = event.detail;
+  showConnection();
 });
+
+/** Show the state of the connection at the foot of the page and beside each open job. */
+function showConnection() {
+  for (const link of document.querySelectorAll(".link")) {
+    link.className = `link ${connection}`;
+    link.textContent = words[connection] ?? "";
+  }
+}
 
 function refreshBell(event) {
   const readElsewhere = event.detail.read_at !== null;
