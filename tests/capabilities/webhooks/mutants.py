@@ -11,6 +11,14 @@ AT_LEAST_ONCE = "decision 73: a webhook comes at least once"
 
 MUTANTS = (
     Mutant(
+        "a receiver that fails all day is reported after the day",
+        "section 10: a trouble names its cause while it can be repaired",
+        "turno/capabilities/webhooks/stored.py",
+        " OR ended_at < clock_timestamp() - %s::interval",
+        " OR ended_at < clock_timestamp() - 144 * %s::interval",
+        (f"{OF_WEBHOOKS}::test_delivery_without_success_for_ten_minutes_is_a_trouble",),
+    ),
+    Mutant(
         "a webhook reaches private addresses",
         "decision 73: no outside user chooses this host's calls",
         "turno/capabilities/webhooks/post.py",

@@ -16,7 +16,9 @@ from tests.capabilities.webhooks.sent_messages import Receiver, counted, due_aga
 from turno.capabilities.webhooks import delivery as rounds
 from turno.capabilities.webhooks.delivery import PAUSES, Delivery, Webhooks, delivery
 from turno.capabilities.webhooks.signature import headers_of, webhook_secret
+from turno.store.operator.troubles import troubles
 from turno.testing.wait import wait_until
+from turno.wiring.logins import operator_session
 from turno.wiring.shared import engine_of, run_deliveries
 
 if TYPE_CHECKING:
@@ -81,6 +83,23 @@ def test_a_refusal_is_tried_again_and_a_redirect_is_one(
     receiver.status = 204
     due_again(example)
     assert webhooks.run_round() == 1
+
+
+def test_delivery_without_success_for_ten_minutes_is_a_trouble(
+    example: ExampleInstallation, webhooks: Webhooks, receiver: Receiver
+) -> None:
+    receiver.status = 500
+    ended(example, receiver.url)
+    assert webhooks.run_round() == 0
+    raised = []
+    for minutes in (9, 11):
+        age = "UPDATE turno.webhooks SET ended_at = now() - make_interval(mins => %s) RETURNING ended_at"
+        [row] = example.rows(age, minutes)
+        with operator_session(example.settings) as operator:
+            found = [trouble for trouble in troubles(operator, PAUSES[-1]) if trouble.kind == "webhooks"]
+        raised.append([(trouble.since == row["ended_at"], trouble.sentence) for trouble in found])
+    sentence = "1 message about ended jobs of suc0001 not delivered: NotDelivered: it answered 500"
+    assert raised == [[], [(True, sentence)]]
 
 
 def test_a_delivery_refused_for_a_day_is_given_up(

@@ -203,14 +203,10 @@ def _leads_to(trouble: Trouble, visit: OperatorVisit) -> str | None:
             return visit.to("/failures", tenant=trouble.tenant, since="all", **about)
         case "paused tenant" | "long wait":
             return visit.to("/tenants", q=trouble.tenant)
-        case "paused type":
-            return visit.to("/types")
-        case "silent worker" | "no maintenance":
-            return visit.to("/workers")
         case "review" if trouble.tenant:
             return f"{visit.at('/')}?{urlencode({'branch': trouble.tenant, 'show': 'open'})}"
         case _:
-            return visit.to("/queues")
+            return visit.to(trouble.page)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -61,10 +61,13 @@ def with_problem(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
         if row.template:
             sentence = f"the template {row.template} in {counted(row.n, 'tenant')} left moments out; {row.first}"
             values = {"template": row.template, "n": row.n}
-            yield Trouble(sentence, row.since, f"turno template show {row.template}", "templates", values, row.tenant)
+            command = f"turno template show {row.template}"
+            yield Trouble(sentence, row.since, command, "templates", values, row.tenant, page="/templates")
         else:
             sentence = f"{counted(row.n, 'schedule')} of {row.tenant} left moments out; {row.first}"
             values = {"tenant": row.tenant, "n": row.n}
             command = f"turno schedule list --tenant {row.tenant}"
             everywhere = "turno schedule list --all"
-            yield Trouble(sentence, row.since, command, "schedules", values, row.tenant, everywhere=everywhere)
+            yield Trouble(
+                sentence, row.since, command, "schedules", values, row.tenant, everywhere=everywhere, page="/schedules"
+            )

@@ -1,16 +1,20 @@
 """The addresses that operators added, and the failed deliveries."""
 
 from collections.abc import Collection, Iterator, Sequence
+from datetime import timedelta
 from typing import Any
 
 import psycopg
 from psycopg.rows import dict_row
 
+from turno.jobs.label import counted
 from turno.store.operator.run_time_settings import speak_for
 from turno.store.operator.troubles import Trouble
 
 Operator = psycopg.Connection[Any]
 Row = dict[str, Any]
+
+LATE = timedelta(minutes=10)  # since the end of the job: the first tries last a minute
 
 
 def list_addresses(operator: Operator, *, companies: Collection[str] | None = None) -> list[Row]:
@@ -112,12 +116,19 @@ def settle(
 
 
 def failing_webhooks(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
-    """Yield a trouble for each tenant with deliveries after their last try."""
+    """Yield a trouble for each tenant with deliveries after their last try, or without success for LATE."""
     cursor.execute(
-        "SELECT tenant, count(*) AS n FROM failing_webhooks WHERE next_at IS NULL"
-        " GROUP BY tenant ORDER BY n DESC, tenant"
+        """
+        SELECT tenant, count(*) AS n, min(ended_at) AS since, mode() WITHIN GROUP (ORDER BY error) AS error
+        FROM failing_webhooks WHERE next_at IS NULL OR ended_at < clock_timestamp() - %s::interval
+        GROUP BY tenant ORDER BY n DESC, tenant
+        """,
+        [LATE],
     )
     for row in cursor:
-        sentence = f"webhooks or mails of {row.tenant} were given up after their last try: {row.n}"
-        command, values = f"turno webhook list --tenant {row.tenant}", {"tenant": row.tenant, "n": row.n}
-        yield Trouble(sentence, None, command, "webhooks", values, row.tenant, everywhere="turno webhook list")
+        sentence = f"{counted(row.n, 'message')} about ended jobs of {row.tenant} not delivered: {row.error}"
+        values = {"tenant": row.tenant, "n": row.n, "error": row.error}
+        command, everywhere = f"turno webhook list --tenant {row.tenant}", "turno webhook list"
+        yield Trouble(
+            sentence, row.since, command, "webhooks", values, row.tenant, everywhere=everywhere, page="/webhooks"
+        )

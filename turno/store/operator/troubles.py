@@ -37,6 +37,7 @@ class Trouble(NamedTuple):
     alert: bool = True  # False: an operator's decision, or failures below the threshold of alerts
     everywhere: str = ""  # the command for all tenants, of a kind that many tenants may have at the same time
     others: int = 0  # further tenants with a trouble of this kind, which this trouble represents
+    page: str = "/queues"  # below /admin, where the page of the remedy does not depend on the trouble's values
 
 
 def troubles(
@@ -143,7 +144,7 @@ def _silent_workers(cursor: psycopg.Cursor[Any], dead_after: timedelta) -> Itera
     for worker in cursor:
         what = f"the worker {worker.pid} of {worker.host} is silent, and its jobs were not taken from it"
         values = {"pid": worker.pid, "host": worker.host}
-        yield Trouble(what, worker.alive_at, "turno maintain --once", "silent worker", values)
+        yield Trouble(what, worker.alive_at, "turno maintain --once", "silent worker", values, page="/workers")
 
 
 def _no_maintenance(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
@@ -151,7 +152,7 @@ def _no_maintenance(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
     last = cursor.fetchone()
     if not (last and last.steady):
         what = "no process runs maintenance by itself: retries and delayed jobs start after the next job only"
-        yield Trouble(what, last and last.until, "turno maintain", "no maintenance", {})
+        yield Trouble(what, last and last.until, "turno maintain", "no maintenance", {}, page="/workers")
 
 
 def _failing_maintenance(cursor: psycopg.Cursor[Any]) -> Iterator[Trouble]:
@@ -222,7 +223,7 @@ def _paused_types(cursor: psycopg.Cursor[Any], companies: list[str] | None) -> I
     for row in cursor:
         what = f"{row.type} is paused with {counted(row.waiting, 'job')} of {counted(row.tenants, 'tenant')}"
         values = {"type": row.type, "n": row.waiting, "tenants": row.tenants}
-        yield Trouble(what, row.since, _resume("type", row.type), "paused type", values, alert=False)
+        yield Trouble(what, row.since, _resume("type", row.type), "paused type", values, alert=False, page="/types")
 
 
 def _resume(what: str, name: str) -> str:

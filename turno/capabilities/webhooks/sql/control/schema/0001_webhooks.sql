@@ -34,9 +34,9 @@ CREATE INDEX webhooks_failing ON webhooks (tenant_id, id) WHERE error IS NOT NUL
 ALTER TABLE webhooks ENABLE ROW LEVEL SECURITY;
 CREATE POLICY own_webhooks ON webhooks USING (tenant_id = (SELECT tenant_of(current_user)));
 
--- Deliveries that failed at their last try, without the path and query of the URL, which may be secret.
+-- Deliveries whose latest try failed, without the path and query of the URL, which may be secret.
 CREATE VIEW failing_webhooks AS
-SELECT c.id, n.slug AS tenant, o.slug AS company, c.job_id, c.address_id, c.attempts, c.error,
+SELECT c.id, n.slug AS tenant, o.slug AS company, c.job_id, c.address_id, c.attempts, c.error, c.ended_at,
        regexp_replace(c.url, '^(https?://[^/?]+).+', '\1/…') AS url,
        CASE WHEN isfinite(c.due_at) THEN c.due_at END AS next_at
 FROM webhooks c JOIN tenants n ON n.id = c.tenant_id AND n.state = 'active' JOIN companies o ON o.id = n.company_id
