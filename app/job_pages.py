@@ -3,12 +3,13 @@
 from typing import Any
 
 from turno.capabilities.files.pages import files_of
-from turno.capabilities.pages.home import HomeQuery, under_way
+from turno.capabilities.pages.home import HomeQuery, details, under_way
 from turno.pages import Visit, reading
 
 
 def jobs_above(visit: Visit, job_type: str, query: HomeQuery) -> dict[str, Any]:
-    """Return the visitor's jobs of this type that are under way, the job of the address, and their files."""
+    """Return the visitor's jobs of this type that are under way, the job of the address, their files and failures."""
     with reading(visit) as reader:
         jobs = under_way(reader, visit, job_type, query)
-        return {"jobs": jobs, "files": {job.id: files_of(reader, job.body.job_id) for job in jobs}}
+        files = {job.id: files_of(reader, job.body.job_id) for job in jobs}
+        return {"jobs": jobs, "files": files, "details": details(reader, visit, jobs)}

@@ -10,7 +10,7 @@ from uuid import UUID
 from msgspec import Meta
 
 from handlers.batch_invoicing_words import WORDS
-from handlers.invoicing import InvoicingError, issue_all
+from handlers.invoicing import AlreadyInvoiced, InvoicingError, issue_all
 from turno import InvalidPayload, JobContext, JobHandler, PartsFailed, RetryPolicy
 
 LARGEST_BATCH = 50_000
@@ -32,7 +32,7 @@ class BatchInvoicing(JobHandler[BatchInvoicingPayload]):
     type = "batch_invoicing"
     queue = "cold"
     retry = RetryPolicy(max_attempts=4)
-    user_errors = (InvoicingError,)
+    user_errors, lasting_errors = (InvoicingError,), (AlreadyInvoiced,)
     words = WORDS
     part: ClassVar[int] = 2_500  # orders; a larger batch is split into parts of this size
 

@@ -26,11 +26,12 @@ _CONDITIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column; `names` are the headers allowed beside its own name."""
+    """One column; `names` are the headers allowed beside its own name, the Spanish header first."""
 
     name: str
     kind: Kind
     names: tuple[str, ...]
+    example: str
     default: Any = None
     required: bool = True
     of_order: bool = False  # the same on all lines of an order
@@ -38,40 +39,60 @@ class Column:
 
 TABLES: Mapping[TableName, Sequence[Column]] = {
     "customers": (
-        Column("id", Text(40), ("codigo", "cliente", "customer id", "customer")),
-        Column("company_name", Text(200), ("razon social", "nombre", "name", "company")),
-        Column("tax_condition", Choice(_CONDITIONS), ("condicion iva", "condicion fiscal", "condicion", "iva")),
-        Column("address", Text(200), ("direccion", "domicilio"), required=False),
-        Column("city", Text(100), ("ciudad", "localidad"), required=False),
-        Column("country", Text(100), ("pais",), default="Argentina", required=False),
+        Column("id", Text(40), ("código", "cliente", "customer id", "customer"), "ACME"),
+        Column("company_name", Text(200), ("razón social", "nombre", "name", "company"), "ACME S.A."),
+        Column(
+            "tax_condition",
+            Choice(_CONDITIONS),
+            ("condición IVA", "condicion fiscal", "condicion", "iva"),
+            "monotributo",
+        ),
+        Column("address", Text(200), ("dirección", "domicilio"), "Mitre 123", required=False),
+        Column("city", Text(100), ("ciudad", "localidad"), "Rosario", required=False),
+        Column("country", Text(100), ("país",), "Argentina", default="Argentina", required=False),
     ),
     "products": (
-        Column("id", Whole(1, LARGEST_QUANTITY), ("codigo", "producto", "product id", "product")),
-        Column("name", Text(200), ("nombre", "descripcion", "description")),
-        Column("unit_price", Number(Decimal(0), LARGEST_PRICE, 4), ("precio", "precio unitario", "price")),
+        Column("id", Whole(1, LARGEST_QUANTITY), ("código", "producto", "product id", "product"), "9001"),
+        Column("name", Text(200), ("nombre", "descripcion", "description"), "Yerba mate"),
+        Column("unit_price", Number(Decimal(0), LARGEST_PRICE, 4), ("precio", "precio unitario", "price"), "12,50"),
         Column(
             "iva_rate",
             OneOf((Decimal("0.00"), Decimal("10.50"), Decimal("21.00"), Decimal("27.00"))),
-            ("iva", "alicuota", "rate"),
+            ("IVA", "alicuota", "rate"),
+            "21",
         ),
     ),
     "orders": (
-        Column("order_id", Whole(1, 2**63 - 1), ("pedido", "numero", "id", "order"), of_order=True),
-        Column("customer_id", Text(40), ("cliente", "customer"), of_order=True),
-        Column("ordered_on", Day(), ("fecha", "date", "order date"), of_order=True),
-        Column("currency", Text(3), ("moneda",), default="ARS", required=False, of_order=True),
-        Column("product_id", Whole(1, LARGEST_QUANTITY), ("producto", "product")),
-        Column("quantity", Whole(-LARGEST_QUANTITY, LARGEST_QUANTITY, zero=False), ("cantidad",)),
-        Column("unit_price", Number(Decimal(0), LARGEST_PRICE, 4), ("precio", "precio unitario", "price")),
+        Column("order_id", Whole(1, 2**63 - 1), ("pedido", "numero", "id", "order"), "900001", of_order=True),
+        Column("customer_id", Text(40), ("cliente", "customer"), "ACME", of_order=True),
+        Column("ordered_on", Day(), ("fecha", "date", "order date"), "31/12/2026", of_order=True),
+        Column("currency", Text(3), ("moneda",), "ARS", default="ARS", required=False, of_order=True),
+        Column("product_id", Whole(1, LARGEST_QUANTITY), ("producto", "product"), "9001"),
+        Column("quantity", Whole(-LARGEST_QUANTITY, LARGEST_QUANTITY, zero=False), ("cantidad",), "2"),
+        Column("unit_price", Number(Decimal(0), LARGEST_PRICE, 4), ("precio", "precio unitario", "price"), "12,50"),
         Column(
             "discount",
             Number(Decimal(0), Decimal(1), 4, percent=True),
             ("descuento",),
+            "10%",
             default=Decimal(0),
             required=False,
         ),
     ),
 }
+
+
+def headers(table: TableName, language: str) -> list[tuple[str, bool]]:
+    """Return the headers of a table's columns in a language, and whether a file needs the column."""
+    return [(each.names[0] if language == "es" else each.name, each.required) for each in TABLES[table]]
+
+
+def example_file(table: TableName, language: str) -> bytes:
+    """Return a file with one line that the import accepts, as a spreadsheet program opens it."""
+    lines = [header for header, _ in headers(table, language)], [each.example for each in TABLES[table]]
+    return "".join(";".join(line) + "\r\n" for line in lines).encode("utf-8-sig")
+
+
 # Column name -> value, with the line that it stands on.
 Row = dict[str, Any]
 

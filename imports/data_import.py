@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 from uuid import UUID
 
 from imports.cells import Mark
-from imports.refusals import FileRefused, WrongLine, say
+from imports.refusals import FileRefused, LineRefused, WrongLine, refusal
 from imports.storing import store
 from imports.table_file import TableFile, Window
 from imports.words import TABLE_NAMES, WORDS
@@ -38,7 +38,8 @@ class DataImport(JobHandler[DataImportPayload]):
     retry = RetryPolicy(max_attempts=4)
     timeout = 1800.0
     memory_mb = 400
-    user_errors = (WrongLine,)
+    user_errors = (LineRefused,)
+    lasting_errors = (FileRefused, WrongLine)
     words: ClassVar = WORDS
 
     @classmethod
@@ -64,7 +65,8 @@ class DataImport(JobHandler[DataImportPayload]):
             except FileRefused as refused:
                 raise PermanentFailure(refused.message(payload.language)) from refused
             except MemoryError:  # another attempt would exhaust it again
-                raise PermanentFailure(say("memory", payload.language, most=self.memory_mb)) from None
+                exhausted = FileRefused("memory", most=self.memory_mb)
+                raise PermanentFailure(exhausted.message(payload.language)) from exhausted
 
     def _imported(self, job: JobContext, payload: DataImportPayload, file: TableFile) -> dict[str, Any]:
         window = Window(file.read())
@@ -78,7 +80,7 @@ class DataImport(JobHandler[DataImportPayload]):
                     )
                 for item, record in zip(items, records, strict=True):
                     if problems := record.problems or refused.get(record.line):
-                        item.fail(WrongLine(problems, payload.language))
+                        item.fail(refusal(problems, payload.language))
         counts = batch.counts
         return {
             "table": payload.table,

@@ -146,11 +146,25 @@ class Wrong(Exception):
         self.values = values
 
 
-class WrongLine(Exception):
+class LineRefused(Exception):
     """One line, or one order's lines, is not imported; the message names each cell."""
 
     def __init__(self, problems: Sequence[Problem], language: Language) -> None:
         super().__init__("; ".join(problem.message(language) for problem in problems[:10]))
+
+
+class WrongLine(LineRefused):
+    """The file has to be corrected."""
+
+
+class MissingReference(LineRefused):
+    """The line is imported once the customer or product that it names exists."""
+
+
+def refusal(problems: Sequence[Problem], language: Language) -> LineRefused:
+    """Return the refusal of a line with these problems."""
+    missing = all(problem.code in ("no customer", "no product") for problem in problems)
+    return (MissingReference if missing else WrongLine)(problems, language)
 
 
 def short(value: object) -> str:

@@ -49,6 +49,9 @@ def test_upload_shows_progress_and_lists_bad_lines(site: Site, tmp_path: Path) -
             row = page.locator("#asked-for article")
             expect(row.locator(".state")).to_have_text("Done, 3 failed")
             expect(row.locator(".count")).to_have_text(f"{LINES - 3:,} of {LINES:,}")
+            page.get_by_text("Correct the file by the reasons and upload it again.").wait_for()
+            expect(page.locator("#asked-for tbody tr")).to_have_count(3)
+            expect(page.get_by_role("button", name="Retry")).to_have_count(0)
             accessible(page)
             follow(page, "See the 3 refused lines")
             expect(page.locator("#items tbody")).to_contain_text("line 12, column tax_condition: 'raro' is not one of")
@@ -58,6 +61,30 @@ def test_upload_shows_progress_and_lists_bad_lines(site: Site, tmp_path: Path) -
     finally:
         site.example.reset()
         site.example.rows("DELETE FROM customers WHERE id LIKE 'IMP%%'")
+
+
+def test_refused_file_has_reason_and_one_remedy(site: Site, tmp_path: Path) -> None:
+    file = tmp_path / "clientes.csv"
+    file.write_text("código;nombre\nIMP1;Uno\n")
+    with site.visitor("ana", "suc0001") as page:
+        follow(page, "Import")
+        page.set_input_files("#file", file)
+        page.get_by_role("button", name="Import the file").click()
+        asked = page.locator("#asked-for")
+        expect(asked.locator(".state")).to_have_text("Failed")
+        expect(asked).to_contain_text("The columns tax_condition are missing")
+        expect(asked).to_contain_text("Correct the file by the reasons and upload it again.")
+        expect(asked.get_by_role("button")).to_have_count(0)
+        with page.expect_download() as download:
+            page.get_by_role("link", name="Example file Customers").click()
+        download.value.save_as(file)
+        page.set_input_files("#file", file)
+        page.get_by_role("button", name="Import the file").click()
+        expect(asked.locator(".state")).to_have_text("Done")
+        follow(page, "Back to invoicing")
+        expect(page.locator("#jobs .why")).to_contain_text("The columns tax_condition are missing")
+    site.example.reset()
+    site.example.rows("DELETE FROM customers WHERE id = 'ACME'")
 
 
 def test_report_is_requested_and_downloaded(site: Site, tmp_path: Path) -> None:

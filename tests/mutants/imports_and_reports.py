@@ -32,6 +32,14 @@ MUTANTS = (
         ("tests/integration/imports/test_data_import.py::test_dry_run_reports_everything_and_keeps_nothing",),
     ),
     Mutant(
+        "a retry is offered for a lasting error",
+        "point 28.8: retry only where it can succeed",
+        "turno/migrations/tenant/functions/job_retry.sql",
+        "i.state = 'failed' AND NOT i.error ? 'lasting');",
+        "i.state = 'failed');",
+        ("tests/integration/imports/test_data_import.py::test_retry_imports_what_lacked_a_customer",),
+    ),
+    Mutant(
         "a workbook unpacks to anything",
         OWN_TROUBLE,
         "imports/workbook.py",

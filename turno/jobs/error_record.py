@@ -33,7 +33,8 @@ class AttemptErrors:
 
         `group` is the redacted first line of the message, present only if redaction changed it; operators see errors by
         group. `for_users` means that the job's user may read the message; otherwise the user sees `reference`, the same
-        for every item of the attempt that failed at the same line with the same class.
+        for every item of the attempt that failed at the same line with the same class. `lasting` means that a retry
+        ends in the same error.
         """
         try:
             record = self._record(error)
@@ -54,7 +55,7 @@ class AttemptErrors:
         message = _storable(str(error))[:LONGEST_MESSAGE]
         first_line = message.partition("\n")[0]
         group = process_text(first_line)
-        record = {
+        record: dict[str, Any] = {
             "class": type(error).__name__,
             "message": message,
             **({"group": group} if group != first_line else {}),
@@ -64,6 +65,8 @@ class AttemptErrors:
             record["cause"] = _storable(f"{type(error.__cause__).__name__}: {error.__cause__}")[:LONGEST_CAUSE]
         if state := getattr(error, "sqlstate", None):
             record["sqlstate"] = str(state)
+        if self.handler.is_lasting(error):
+            record["lasting"] = True
         if self.handler.is_for_users(error):
             return record | {"for_users": True}
         named = f"{self.job_id} {self.attempt} {type(error).__name__} {line_of(error)}"

@@ -22,7 +22,7 @@ TypeWords = Mapping[str, Mapping[str, Sequence[str]]]
 WORDS = frozenset(
     {
         *("title", "item", "items", "items done", "items failed", "no items done", "no items failed", "result"),
-        *("kept", "kept nothing", "happened some", "do rest", "do mend"),
+        *("kept", "kept nothing", "happened some", "do rest", "do mend", "do lasting"),
     }
 )
 ERROR = "error "  # and an error's class: its explanation, with `{key}` of the item and its own `{message}`
@@ -63,6 +63,7 @@ class JobHandler(ABC, Generic[P]):
     alone: ClassVar[bool] = False
     reads_company: ClassVar[bool] = False  # for reports over all branches of a company, by `job.company`
     user_errors: ClassVar[tuple[builtins.type[Exception], ...]] = ()  # errors of the service, with messages for users
+    lasting_errors: ClassVar[tuple[builtins.type[Exception], ...]] = ()  # errors that a retry with the payload repeats
     middleware: ClassVar[tuple[Middleware, ...]] = ()  # around each attempt, in its transaction, the first outermost
     words: ClassVar[TypeWords] = {}  # the words of the pages for the type in each language
     redact: ClassVar[tuple[str, ...]] = ()  # fields of payload and result that only admins among operators read
@@ -90,6 +91,11 @@ class JobHandler(ABC, Generic[P]):
     def is_for_users(cls, error: BaseException) -> bool:
         """Return whether an error's message is for the user of the job; a message of the database never is."""
         return isinstance(error, (UserError, *cls.user_errors)) and getattr(error, "sqlstate", None) is None
+
+    @classmethod
+    def is_lasting(cls, error: BaseException) -> bool:
+        """Return whether a retry with the same payload ends in this error, or in its cause, again."""
+        return isinstance(error, cls.lasting_errors) or isinstance(error.__cause__, cls.lasting_errors)
 
     @classmethod
     def validate(cls, payload: P) -> None:

@@ -72,7 +72,8 @@ RULES: dict[str, LiteralString] = {
         FROM background_jobs n
         JOIN background_jobs o ON o.id = n.parent_id AND o.successor_id = n.id
         JOIN background_job_items i ON i.job_id = n.id
-        LEFT JOIN background_job_items d ON d.job_id = o.id AND d.key = i.key AND d.state IN ('done', 'skipped')
+        LEFT JOIN background_job_items d ON d.job_id = o.id AND d.key = i.key
+             AND (d.state IN ('done', 'skipped') OR d.error ? 'lasting')
         WHERE (i.state = 'skipped') <> (d.key IS NOT NULL)
     """,
     "I5: a history has a gap": """

@@ -222,10 +222,11 @@ def test_a_row_opens_in_place(service: Service, ana: Visitor) -> None:
     service.end(job)
     closed = ana.get("/?branch=north&show=failed").text
     assert f'href="/?branch=north&amp;show=failed&amp;open={job}#row-{job}" aria-expanded="false"' in closed
-    assert "it broke" not in closed
+    assert "it broke" in closed
+    assert 'class="story"' not in closed
     opened = ana.get(f"/?branch=north&show=failed&open={job}").text
     assert f'href="/?branch=north&amp;show=failed#row-{job}" aria-expanded="true"' in opened
-    assert "it broke" in opened
+    assert 'class="story"' in opened
     foreign = service.caller("north").job()
     service.end(foreign)
     for elsewhere in (other, foreign, str(uuid.uuid4())):

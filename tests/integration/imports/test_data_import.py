@@ -107,6 +107,19 @@ def test_an_order_is_imported_whole_or_not_at_all(example: ExampleInstallation) 
     ]  # fmt: skip
 
 
+def test_retry_imports_what_lacked_a_customer(example: ExampleInstallation) -> None:
+    job = imported(example, "\n".join([ORDERS, order(900001, customer="IMPNEW"), order(10248)]), "orders")
+    assert (job["result"]["imported"], job["result"]["failed"]) == (0, 2), job
+    imported(example, customers("IMPNEW;New;exento;AR"), "customers")
+    again = example.attempt(example.retry(job["id"])["job_id"])
+    assert {name: again["result"][name] for name in ("imported", "failed", "skipped")} == {
+        "imported": 1, "failed": 0, "skipped": 1
+    }  # fmt: skip
+    assert example.retry(again["id"])["verdict"] == "not_retryable"
+    refused = imported(example, "\n".join([ORDERS, order(10248)]), "orders")
+    assert example.retry(refused["id"])["verdict"] == "not_retryable"
+
+
 def test_returned_goods_are_imported_with_their_sign(example: ExampleInstallation) -> None:
     imported(example, "\n".join([ORDERS, order(900001, quantity=-3)]), "orders")
     assert example.rows("SELECT quantity FROM order_lines WHERE order_id = 900001") == [{"quantity": -3}]

@@ -86,6 +86,14 @@ def test_oversized_or_invalid_form_is_refused(service: Service, ana: Visitor) ->
     assert jobs(service, ana, "data_import") == []
 
 
+def test_import_page_names_columns_and_has_examples(ana: Visitor) -> None:
+    assert "razón social, condición IVA, [dirección]" in ana.get("/import?lang=es").text
+    answer = ana.get("/import/example?table=orders&branch=north")
+    assert answer.headers["Content-Disposition"] == "attachment; filename=Pedidos.csv"
+    assert answer.text.startswith("\ufeffpedido;cliente;fecha")
+    assert ana.get("/import/example?table=secrets&branch=north").status_code == 400
+
+
 def test_report_is_requested_and_wrong_period_is_reported(service: Service, ana: Visitor) -> None:
     sent = fields(ana, "/reports", since="2026-01-01", until="2026-12-31", format="csv")
     answer = ana.post("/reports", sent)

@@ -12,7 +12,7 @@ import pytest
 import xlsxwriter
 
 from imports import table_file, workbook
-from imports.columns import TableName
+from imports.columns import TABLES, TableName, example_file
 from imports.refusals import FileRefused
 from imports.table_file import Record, TableFile, Window
 
@@ -53,6 +53,14 @@ def test_a_separator_is_found(separator: str) -> None:
     text = PRODUCTS.replace(",", separator)
     file, [record] = read(text.encode(), "products")
     assert (record.rows[0]["unit_price"], file.about["separator"]) == (Decimal("12.50"), separator)
+
+
+@pytest.mark.parametrize("language", ["es", "en"])
+@pytest.mark.parametrize("table", TABLES)
+def test_example_file_is_accepted(table: TableName, language: str) -> None:
+    _, [record] = read(example_file(table, language), table)
+    assert record.problems == []
+    assert {column.name for column in TABLES[table]} < set(record.rows[0])
 
 
 def test_lines_are_numbered_as_an_editor_does() -> None:

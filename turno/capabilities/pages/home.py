@@ -1,6 +1,6 @@
 """GET /: the list of jobs; an application may show a part of its page above the list."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
@@ -17,7 +17,7 @@ from turno.web.pages.page_routes import PageQuery, Pages
 from turno.web.pages.visit import Visit, reading
 from turno.web.requests import NOT_GIVEN
 
-__all__ = ["HomeQuery", "listed", "under_way"]
+__all__ = ["HomeQuery", "details", "listed", "under_way"]
 
 home = Pages("home", __name__, template_folder="templates")
 
@@ -81,6 +81,13 @@ def under_way(reader: stored_jobs.Reader, visit: Visit, job_type: str, query: Ho
         row = stored_jobs.find(reader, wanted, visit.scope.visible_user)
         views += job_views(reader, [row], visit) if row else []
     return views
+
+
+def details(reader: stored_jobs.Reader, visit: Visit, jobs: Iterable[JobView]) -> dict[str, JobDetail]:
+    """Return the details of these jobs that have ended, by id, with their first failed items."""
+    ended = [job.body.job_id for job in jobs if job.body.status.ended]
+    found = [(job_id, _opened(reader, visit, job_id)) for job_id in ended]
+    return {str(job_id): detail for job_id, detail in found if detail}
 
 
 def _opened(reader: stored_jobs.Reader, visit: Visit, wanted: UUID | None) -> JobDetail | None:

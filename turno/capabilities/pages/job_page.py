@@ -12,7 +12,6 @@ from turno.capabilities.pages.job_view import JobView, job_views
 from turno.jobs.job import Status
 from turno.store.api import jobs as stored
 from turno.store.api import notifications
-from turno.web.api.job_body import CRASH
 from turno.web.api.job_commands import cancel_job, retry_job
 from turno.web.pages.drawing import draw, go, written
 from turno.web.pages.localizer import of_error, of_event, of_job
@@ -124,13 +123,13 @@ def _story(job: JobView, row: stored.Row, visit: Visit) -> dict[str, str]:
 
     error = of_error(visit.scope.seen(row)["error"], visit.localizer, operator=visit.scope.principal.operator)
     reason = of_job(row["reason"], visit.localizer)
+    do = say("do rest")
     if body.status is Status.COMPLETED and body.progress.failed:
-        happened, do = say("happened some", n=body.progress.failed), say("do mend")
+        happened, do = say("happened some", n=body.progress.failed), say("do mend") if job.to_retry else ""
     elif body.status is Status.FAILED:
-        crashed = body.error is not None and body.error.class_ == CRASH
-        happened, do = f"{say('happened crash') if crashed else reason} {error}", say("do rest")
+        happened, do = job.reason, "" if job.lasting else do
     elif body.status is Status.CANCELLED:
-        happened, do = reason or say("happened cancel"), say("do rest")
+        happened = reason or say("happened cancel")
     elif row["lacks"] == "parts":
         return {}
     elif body.waiting_for:
@@ -143,7 +142,9 @@ def _story(job: JobView, row: stored.Row, visit: Visit) -> dict[str, str]:
     story = {"what happened": happened}
     if body.progress.total or visit.localizer.known(f"kept nothing {body.type}"):
         story |= {"what was kept": say("kept", n=done) if done else say("kept nothing")}
-    return story | ({"what to do": do} if job.retryable else {})
+    if job.lasting:
+        do = f"{do} {say('do lasting')}".strip()
+    return story | ({"what to do": do} if job.retryable or job.lasting else {})
 
 
 @job_page.form("/jobs/<job_id>/cancel")

@@ -62,7 +62,8 @@ IN_BRIEF: LiteralString = """
        CASE WHEN octet_length(j.error::text) <= 2048 THEN j.error
             WHEN j.error IS NOT NULL THEN jsonb_build_object(
                 'class', left(j.error->>'class', 100), 'message', left(j.error->>'message', 500), 'traceback', NULL,
-                'for_users', j.error->'for_users', 'reference', left(j.error->>'reference', 20)) END AS error,
+                'for_users', j.error->'for_users', 'lasting', j.error->'lasting',
+                'reference', left(j.error->>'reference', 20)) END AS error,
 """
 
 
@@ -181,6 +182,21 @@ def items(reader: Reader, job_id: UUID, state: str | None, after: str, limit: in
         """,
         {"job": job_id, "state": state, "after": after, "limit": limit},
     ).fetchall()
+
+
+def items_to_retry(reader: Reader, job_ids: Sequence[UUID]) -> dict[UUID, int]:
+    """Return the number of items that a retry does again, of these jobs and their parts."""
+    reader.execute(
+        """
+        SELECT o.job_id, count(*) AS items FROM (
+            SELECT id AS job_id, id AS part FROM unnest(%(jobs)s::uuid[]) AS id UNION ALL
+            SELECT awaited_by, id FROM background_jobs WHERE awaited_by = ANY (%(jobs)s)) AS o
+        JOIN background_job_items i ON i.job_id = o.part AND i.state = 'failed' AND NOT i.error ? 'lasting'
+        GROUP BY o.job_id
+        """,
+        {"jobs": list(job_ids)},
+    )
+    return {row["job_id"]: row["items"] for row in reader}
 
 
 def events(reader: Reader, job_id: UUID, *, after: int = 0, limit: int = 1000) -> list[Row]:

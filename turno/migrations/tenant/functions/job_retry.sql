@@ -1,5 +1,5 @@
--- Create a job that continues an ended job and skips the items done in the ledger of that job; a second call returns
--- the first call's id. With p_user only a job of that user is found. The new job counts against the limits of the old
+-- Create a job that continues an ended job and skips the items in the ledger of that job that are done or have a lasting
+-- error; a second call returns the first call's id. With p_user only a job of that user is found. The new job counts against the limits of the old
 -- job's user, as a submission does. A key that is unique while its job is open passes to the new job; while another job
 -- of the key is open, the old job is not retryable. p_completed: a completed job runs again, too, from its beginning but
 -- for the done items; a part only with the job that waits for it.
@@ -43,7 +43,7 @@ BEGIN
     IF verdict = 'accepted' THEN
         INSERT INTO background_job_items (job_id, key, state, ref)
         SELECT job_retry.job_id, i.key, 'skipped', i.ref FROM background_job_items i
-        WHERE i.job_id = p_job AND i.state IN ('done', 'skipped');
+        WHERE i.job_id = p_job AND (i.state IN ('done', 'skipped') OR i.error ? 'lasting');
         -- The new job does not repeat work that the old job committed with its checkpoint.
         INSERT INTO background_job_checkpoints (job_id, state)
         SELECT job_retry.job_id, c.state FROM background_job_checkpoints c WHERE c.job_id = p_job AND is_unfinished;
@@ -56,7 +56,7 @@ BEGIN
     RETURN NEXT;
 END $$;
 
--- Whether a job can be retried: it failed, was cancelled, or has a failed item.
+-- Whether a job can be retried: it failed, was cancelled, or has a failed item without a lasting error.
 CREATE OR REPLACE FUNCTION unfinished(p_job uuid) RETURNS boolean LANGUAGE sql STABLE
 RETURN EXISTS (SELECT FROM background_jobs j WHERE j.id = p_job AND j.status IN ('failed', 'cancelled'))
-    OR EXISTS (SELECT FROM background_job_items i WHERE i.job_id = p_job AND i.state = 'failed');
+    OR EXISTS (SELECT FROM background_job_items i WHERE i.job_id = p_job AND i.state = 'failed' AND NOT i.error ? 'lasting');

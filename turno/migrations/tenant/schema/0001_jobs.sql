@@ -146,7 +146,7 @@ CREATE TABLE background_job_checkpoints (
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- The ledger of a batch. skipped: the job that is continued had done the item.
+-- The ledger of a batch. skipped: the job that is continued had done the item, or it had a lasting error.
 CREATE TABLE background_job_items (
     job_id uuid NOT NULL,
     key    turno.item_key NOT NULL,
@@ -157,6 +157,9 @@ CREATE TABLE background_job_items (
     PRIMARY KEY (job_id, key),
     CHECK ((state = 'failed') = (error IS NOT NULL))
 );
+-- A lasting error occurs again in each retry, so that a retry leaves the item out.
+CREATE INDEX background_job_items_to_retry ON background_job_items (job_id)
+    WHERE state = 'failed' AND NOT error ? 'lasting';
 
 -- The audit of transitions, written by a trigger so that no function can omit it. The view background_job_events adds the
 -- creation of each job and the end of brief jobs; their ids precede and follow all others.
