@@ -48,6 +48,22 @@ def long_wait(example: ExampleInstallation, _: ExitStack) -> None:
     waiting(example, KNOWN)
 
 
+def long_run(example: ExampleInstallation, _: ExitStack) -> None:
+    worker = example.engine.start_worker(backend="pool", host="here", pid=os.getpid(), types=[KNOWN], queues=None)
+    example.enqueue({"order_ids": example.order_ids()[:1]})
+    example.rows(
+        "UPDATE turno.tickets SET state = 'running', worker_id = %s, token = gen_random_uuid(),"
+        " claimed_at = now() - interval '1 hour'",
+        worker,
+    )
+    # Of 200 attempts 199 took at most 10 s, and one took a day.
+    example.rows(
+        "INSERT INTO turno.statistics VALUES (0, '-infinity', %s, 'completed', 200, 200, 9, 0, 0, '{0,0}', '{12,23}',"
+        " '{199,1}', '{0,0}')",
+        KNOWN[0],
+    )
+
+
 def paused_tenant(example: ExampleInstallation, _: ExitStack) -> None:
     waiting(example, KNOWN)
     example.rows("UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0001'")
@@ -139,6 +155,7 @@ SITUATIONS: dict[str, tuple[Callable[[ExampleInstallation, ExitStack], None], st
     "failures": (failures, "TimeoutError: bank did not answer"),
     "failed items": (failed_items, "ValueError: bad row"),
     "long wait": (long_wait, "suc0001"),
+    "long run": (long_run, "running"),
     "paused tenant": (paused_tenant, None),
     "paused type": (paused_type, None),
     "lacks worker": (lacks_worker, None),

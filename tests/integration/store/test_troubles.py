@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from tests.attempt_in_process import claim_in_process
 from tests.failures import end_jobs, fail_items, settle_failures
 from turno.store.engine.announcements import Announcement
 from turno.store.operator.troubles import Trouble, troubles
@@ -57,6 +58,27 @@ def test_unserved_jobs_are_reported_with_waiting_tenants(example: ExampleInstall
     assert trouble[:4] == (
         "no worker is alive: 2 jobs of 2 tenants wait for pool", row["run_at"], "turno work", "lacks worker"
     )  # fmt: skip
+
+
+def test_a_run_is_long_beside_the_runs_of_its_type(example: ExampleInstallation) -> None:
+    assert claim_in_process(example, example.enqueue({"order_ids": [1]})) is not None
+    example.rows(  # at most 10 s each
+        "INSERT INTO turno.statistics"
+        " VALUES (0, '-infinity', %s, 'completed', 20, 20, 9, 0, 0, '{0}', '{12}', '{20}', '{0}')",
+        KNOWN[0],
+    )
+    assert reply(example) == []
+    age = "UPDATE turno.tickets SET claimed_at = claimed_at - interval '6 minutes' RETURNING claimed_at"
+    (row,) = example.rows(age)
+    (trouble,) = reply(example)
+    assert trouble[:4] == (
+        "1 job of batch_invoicing runs for long: 99 of 100 attempts take at most 10 s", row["claimed_at"],
+        "turno job list --all --type batch_invoicing --status running", "long run",
+    )  # fmt: skip
+    for change in ("run_buckets = '{19}'", "run_buckets = '{24}'", "run_buckets = '{12}', counts = '{19}'"):
+        example.rows(f"UPDATE turno.statistics SET {change}")  # noqa: S608 - constants
+        assert reply(example) == []
+    example.rows("DELETE FROM turno.statistics")
 
 
 def test_jobs_of_a_paused_tenant_are_not_unserved(example: ExampleInstallation) -> None:

@@ -17,6 +17,9 @@ from turno.store.engine.workers import Unserved, unserved
 UNSERVED_FOR = timedelta(minutes=1)
 RESCUE_TAKES = timedelta(seconds=30)  # three rounds of maintenance
 LONG_WAIT = timedelta(minutes=5)
+LONG_RUN = timedelta(minutes=5)  # shorter runs are never reported
+TIMES_USUAL = 3  # the run time of 99 of 100 attempts, which a long run exceeds this many times
+FEWEST_RUNS = 20  # attempts of a type, below which no run time is usual
 OLD_SNAPSHOT = timedelta(minutes=30)
 MOST_OF_A_KIND = 3  # tenants with troubles of their own of one kind; a cause of more tenants is common to them
 OLDEST_TRANSACTIONS = 'psql -c "SELECT pid, usename, xact_start FROM pg_stat_activity ORDER BY xact_start LIMIT 3"'
@@ -63,6 +66,7 @@ def troubles(
                 for trouble in load(reference)(cursor)
             ),
             *_long_waits(cursor, lacking),
+            *_long_runs(cursor, named),
             *_paused_types(cursor, named),
             *_failures(cursor, named),
             *_parked(cursor),
@@ -207,6 +211,44 @@ def _long_waits(cursor: psycopg.Cursor[Any], unserved: Sequence[Any]) -> Iterato
             what = f"{tenant.slug} waits for its turn with {counted(tenant.waiting, 'job')}"
             command = "turno tenant shares"
             yield Trouble(what, tenant.since, command, "long wait", values, tenant.slug, everywhere=command)
+
+
+def _long_runs(cursor: psycopg.Cursor[Any], companies: list[str] | None) -> Iterator[Trouble]:
+    # The bound of a bucket of run times: no running job of a quick type is reported for a single slow attempt before.
+    cursor.execute(
+        """
+        WITH long AS (
+            SELECT type, tenant, claimed_at FROM open_jobs
+            WHERE state = 'running' AND claimed_at < clock_timestamp() - %(least)s::interval
+              AND (%(companies)s::text[] IS NULL OR company = ANY (%(companies)s))
+        ), runs AS (
+            SELECT s.type, u.bucket, sum(u.n) AS n FROM statistics s
+            CROSS JOIN LATERAL unnest(s.run_buckets, s.counts) AS u (bucket, n)
+            WHERE s.scope = 0 AND s.minute = '-infinity' AND u.bucket >= 0 AND s.type IN (SELECT type FROM long)
+            GROUP BY 1, 2
+        ), ranked AS (
+            SELECT type, bucket, sum(n) OVER (PARTITION BY type ORDER BY bucket) AS up_to,
+                   sum(n) OVER (PARTITION BY type) AS runs
+            FROM runs
+        ), usual AS (
+            SELECT type, make_interval(secs => (outcome_bounds())[min(bucket) + 1] / 1000.0) AS lasts
+            FROM ranked WHERE runs >= %(fewest)s AND up_to >= 0.99 * runs GROUP BY type
+        )
+        SELECT l.type, count(*) AS n, count(DISTINCT l.tenant) AS tenants,
+               CASE WHEN count(DISTINCT l.tenant) = 1 THEN min(l.tenant) END AS tenant, min(l.claimed_at) AS since,
+               extract(epoch FROM u.lasts)::float8 AS usual
+        FROM long l JOIN usual u USING (type)
+        WHERE l.claimed_at < clock_timestamp() - %(times)s * u.lasts GROUP BY l.type, u.lasts ORDER BY since
+        """,
+        {"least": LONG_RUN, "companies": companies, "fewest": FEWEST_RUNS, "times": TIMES_USUAL},
+    )
+    for row in cursor:
+        run = "runs" if row.n == 1 else "run"
+        usual = f"{row.usual:,.0f} s" if row.usual >= 1 else f"{row.usual:g} s"
+        what = f"{counted(row.n, 'job')} of {row.type} {run} for long: 99 of 100 attempts take at most {usual}"
+        command = f"turno job list --all --type {quote(row.type)} --status running"
+        values = {"type": row.type, "n": row.n, "tenants": row.tenants, "usual": usual}
+        yield Trouble(what, row.since, command, "long run", values, row.tenant)
 
 
 def _paused_types(cursor: psycopg.Cursor[Any], companies: list[str] | None) -> Iterator[Trouble]:

@@ -163,7 +163,8 @@ BEGIN
             WHERE k.name IS NOT NULL AND t.state = 'ready' AND t.type || '/' || t.version = lanes[1].name
             LIMIT capacity FOR UPDATE OF t SKIP LOCKED
         )
-        UPDATE tickets t SET state = 'running', worker_id = p_worker, token = gen_random_uuid(), attempt = t.attempt + 1
+        UPDATE tickets t SET state = 'running', worker_id = p_worker, claimed_at = clock_timestamp(),
+                           token = gen_random_uuid(), attempt = t.attempt + 1
         FROM batch b WHERE t.ctid = b.row_id
         RETURNING slot, t, tenant, next_tenant, next_used, NULL::text, NULL::lane[], NULL::gap, NULL::bigint;
         IF FOUND THEN

@@ -31,7 +31,8 @@ BEGIN
     END IF;
     RETURN QUERY
         UPDATE tickets t
-        SET state = 'running', worker_id = p_worker, token = gen_random_uuid(), attempt = t.attempt + 1
+        SET state = 'running', worker_id = p_worker, claimed_at = clock_timestamp(),
+            token = gen_random_uuid(), attempt = t.attempt + 1
         FROM tenants n
         WHERE t.job_id = p_job
           AND (t.state = 'ready'

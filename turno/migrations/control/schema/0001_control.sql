@@ -198,6 +198,7 @@ CREATE TABLE tickets (
     published_at timestamptz,
     worker_id    uuid,
     token        uuid,
+    claimed_at   timestamptz,  -- of the last claim
     attempt      integer NOT NULL DEFAULT 0,
     -- How often a worker died while running this job. Such a job runs alone in a batch: it may have been the cause.
     crashes      smallint NOT NULL DEFAULT 0,
@@ -473,7 +474,7 @@ CREATE VIEW open_jobs AS
 SELECT t.job_id, n.slug AS tenant, c.slug AS company, t.type,
        CASE t.state WHEN 'running' THEN 'running' ELSE 'pending' END AS status, NULL::text AS outcome, NULL::text AS error,
        due.run_at AS at, NULL::text AS closed_as, NULL::integer AS done, NULL::integer AS failed,
-       due.run_at, t.priority, t.state = 'review' AS parked, t.state, t.worker_id
+       due.run_at, t.priority, t.state = 'review' AS parked, t.state, t.worker_id, t.claimed_at
 FROM tickets t JOIN tenants n ON n.id = t.tenant_id AND n.state = 'active' JOIN companies c ON c.id = n.company_id
 CROSS JOIN LATERAL (SELECT CASE WHEN isfinite(t.run_at) THEN t.run_at END AS run_at) AS due;
 
