@@ -145,6 +145,7 @@ class Capability:
     # Statements of the engine with the facts about handlers (jsonb) and the time without announcements (interval).
     announcements: tuple[LiteralString, ...] = ()
     tracer: Reference = ""  # () -> Tracer, which records spans of jobs: see `turno/tracing.py`
+    log_lines: Reference = ""  # () -> logging.Handler | None, which also receives the log lines of each process
     checks: tuple[Reference, ...] = ()
     health_checks: tuple[LiteralString, ...] = ()
     context: Mapping[str, Reference] = field(default_factory=dict)

@@ -19,16 +19,24 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return one line."""
-        line: dict[str, Any] = {
-            "at": written(datetime.fromtimestamp(record.created, UTC), "milliseconds"),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": process_text(record.getMessage()[:LONGEST])[:LONGEST],
-        }
-        line |= {name: _redacted(value) for name, value in vars(record).items() if name not in _STANDARD}
-        if record.exc_info:
-            line["error"] = process_text(self.formatException(record.exc_info))[-LONGEST:]
-        return json.dumps(line)
+        return json.dumps(line_of(record))
+
+
+_PLAIN = logging.Formatter()
+
+
+def line_of(record: logging.LogRecord) -> dict[str, Any]:
+    """Return the fields of a line: numbers and redacted texts."""
+    line: dict[str, Any] = {
+        "at": written(datetime.fromtimestamp(record.created, UTC), "milliseconds"),
+        "level": record.levelname,
+        "logger": record.name,
+        "message": process_text(record.getMessage()[:LONGEST])[:LONGEST],
+    }
+    line |= {name: _redacted(value) for name, value in vars(record).items() if name not in _STANDARD}
+    if record.exc_info:
+        line["error"] = process_text(_PLAIN.formatException(record.exc_info))[-LONGEST:]
+    return line
 
 
 def _redacted(value: object) -> object:
@@ -36,8 +44,13 @@ def _redacted(value: object) -> object:
 
 
 def log_to_stderr(level: str, redact: Sequence[str] = ()) -> None:
-    """Send this process's logs to standard error; `redact` are the field names of the setting TURNO_REDACT."""
+    """Send this process's logs to standard error; `redact` are the field names of the setting TURNO_REDACT.
+
+    Capabilities may receive the lines, too.
+    """
+    from turno.tracing import log_handlers  # noqa: PLC0415 - reads the declarations of capabilities
+
     redact_process(redact)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
-    logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.basicConfig(level=level, handlers=[handler, *log_handlers()], force=True)

@@ -3,6 +3,7 @@
 Without a capability that declares a tracer, no spans are recorded.
 """
 
+import logging
 import os
 import re
 import secrets
@@ -11,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import cast
 
-from turno.capability import installed, load
+from turno.capability import Capability, installed, load
 
 Attributes = Mapping[str, str | int]
 
@@ -48,8 +49,17 @@ def tracer() -> Tracer:
 
     No declaration is loaded where no variable of OpenTelemetry is set.
     """
-    declared = installed() if any(name.startswith("OTEL_") for name in os.environ) else ()
-    return next((cast("Tracer", load(hook.tracer)()) for hook in declared if hook.tracer), Tracer())
+    return next((cast("Tracer", load(hook.tracer)()) for hook in _declared() if hook.tracer), Tracer())
+
+
+def log_handlers() -> list[logging.Handler]:
+    """Return the handlers that export log lines; none is loaded where no variable of OpenTelemetry is set."""
+    made = [load(hook.log_lines)() for hook in _declared() if hook.log_lines]
+    return [handler for handler in made if handler is not None]
+
+
+def _declared() -> tuple[Capability, ...]:
+    return installed() if any(name.startswith("OTEL_") for name in os.environ) else ()
 
 
 def flush() -> None:

@@ -66,6 +66,14 @@ MUTANTS = (
         ("tests/integration/dispatch/test_unique_and_keyed.py::test_jobs_wait_in_the_queue_of_their_tenant",),
     ),
     Mutant(
+        "a run is long beside few other runs",
+        "issue 28: an alert for jobs that run much longer than their type",
+        "turno/store/operator/troubles.py",
+        "WHERE runs >= %(fewest)s AND up_to",
+        "WHERE up_to",
+        ("tests/integration/store/test_troubles.py::test_a_run_is_long_beside_the_runs_of_its_type",),
+    ),
+    Mutant(
         "a command finds every company's jobs",
         COMPANIES,
         "turno/store/operator/job_search.py",

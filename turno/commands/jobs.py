@@ -22,6 +22,7 @@ from turno.jobs.error_record import without_our_frames
 from turno.jobs.handler import named_handlers
 from turno.jobs.job import Priority, Status
 from turno.jobs.label import control_label, label, outcome, waiting_for
+from turno.jobs.outcome import UNLIMITED
 from turno.jobs.redaction import Redaction
 from turno.store.api import jobs as stored
 from turno.store.operator.job_search import GroupBy, JobsWanted, find_jobs, group_jobs
@@ -226,7 +227,7 @@ def details(job: Mapping[str, Any]) -> list[tuple[str, Any]]:
         ("progress", " ".join(filter(None, (progress(job), job["message"])))),
         ("user", job["user_id"]),
         ("priority", Priority(job["priority"]).word),
-        ("attempts", f"{job['attempt']} ({job['errors']} of {job['max_attempts']} errors, {job['crashes']} crashes)"),
+        ("attempts", attempts_of(job)),
         ("created", job["created_at"]),
         ("runs at", job["run_at"] if job["status"] == Status.PENDING else None),
         ("expires", job["expires_at"]),
@@ -244,6 +245,16 @@ def details(job: Mapping[str, Any]) -> list[tuple[str, Any]]:
         ("result", None if job["result"] is None else json.dumps(job["result"])),
     ]
     return [(name, value) for name, value in lines if value not in (None, "")]
+
+
+def attempts_of(job: Mapping[str, Any]) -> str:
+    """Return the number of attempts, and of attempts that ended in an error or in a crash."""
+    errors = (
+        f"{job['errors']} errors"
+        if job["max_attempts"] == UNLIMITED
+        else f"{job['errors']} of {job['max_attempts']} errors"
+    )
+    return f"{job['attempt']} ({errors}, {job['crashes']} crashes)"
 
 
 def progress(job: Mapping[str, Any]) -> str:

@@ -119,7 +119,7 @@ class Files(Protocol):
 class JobContext(Protocol):
     """The running job, for its handler.
 
-    Capabilities implement `files`, `once`, `publish` and `fan_out`, each loaded at its first use in a process.
+    Capabilities implement `append`, `files`, `once`, `publish` and `fan_out`, each loaded at its first use.
     """
 
     job_id: UUID
@@ -217,6 +217,14 @@ class JobContext(Protocol):
         split = member("fan_out", self.settings.capabilities)
         parts: list[Part] = split(self, job_type, payloads, stops=stop_on_failure, total=total)
         return parts
+
+    def append(self, value: Any) -> None:
+        """Add a JSON value to the values of this job, which readers see before its end.
+
+        It is part of the work: committed by the next `checkpoint`, chunk of `each` or end, and undone with the work of
+        a failed attempt.
+        """
+        member("append", self.settings.capabilities)(self, value)
 
     def check_cancelled(self) -> None:
         """Raise CancelRequested if a user or operator cancelled this job."""

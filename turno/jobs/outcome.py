@@ -19,6 +19,7 @@ from turno.errors import (
 )
 
 LONGEST = 10 * 365 * 86_400.0  # seconds
+UNLIMITED = 2**31 - 1  # attempts: the largest number of the column
 Jitter = Literal["none", "percent", "decorrelated"]
 
 
@@ -28,7 +29,8 @@ class RetryPolicy:
 
     Jitter: `percent` takes up to a fifth off or adds it, `decorrelated` draws between `first` and three times
     the plain delay, `none` keeps it exact. The result never exceeds `longest`. An attempt that ran for
-    `healthy_after` seconds before its error starts the count again: meant for pollers that run for hours.
+    `healthy_after` seconds before its error starts the count again: meant for pollers that run for hours. The first
+    `warnings` errors of a job are logged as warnings, later ones as errors, also if the job is retried.
     """
 
     max_attempts: int = 4
@@ -37,6 +39,7 @@ class RetryPolicy:
     longest: float = 3600.0
     jitter: Jitter = "percent"
     healthy_after: float | None = None
+    warnings: int = 3
 
     def __post_init__(self) -> None:
         if self.max_attempts < 1:
@@ -48,6 +51,11 @@ class RetryPolicy:
     def never(cls) -> "RetryPolicy":
         """Return the policy of a handler that is never retried after an error."""
         return cls(max_attempts=1)
+
+    @classmethod
+    def unlimited(cls, **options: Any) -> "RetryPolicy":
+        """Return the policy of a handler that is retried until it succeeds or its job is cancelled."""
+        return cls(max_attempts=UNLIMITED, **options)
 
     def resets_errors(self, ran_for: float) -> bool:
         """Return whether an attempt of this duration, in seconds, clears the earlier errors."""

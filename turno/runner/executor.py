@@ -24,7 +24,7 @@ from turno.jobs.converter import load_payload, payload_digest
 from turno.jobs.handler import JobHandler, Registry
 from turno.jobs.job import Batch, Claim
 from turno.jobs.json_text import serialise
-from turno.jobs.outcome import AwaitReview, Cancel, Completed, Decision, Fail, Outcome, Reschedule, decide
+from turno.jobs.outcome import AwaitReview, Cancel, Completed, Decision, Fail, Outcome, Reschedule, Retry, decide
 from turno.runner import exit_codes
 from turno.runner.context import AttemptContext
 from turno.runner.processes import limited_memory
@@ -250,6 +250,7 @@ class Run:
         if len(kept) > 1:
             # One line for all: the database has each job's own record.
             fields = {"tenant": kept[0].claim.login.slug, "type": kept[0].claim.type, "jobs": len(kept)}
+            fields["seconds"] = round(monotonic() - kept[0].began, 3)
             log.info("attempts ended: %d completed", len(kept), extra=fields)
 
     def _end(self, attempt: "Attempt", status: str, *, logged: bool = True) -> None:
@@ -363,6 +364,15 @@ class Attempt:
             named = {"error_id": reference} if (reference := decision.error.get("reference")) else {}
             # Only the class of the error: its message may contain parts of the payload.
             log.error("job failed, %s: %s", decision.cause, decision.error["class"], extra=fields | named)
+        elif isinstance(decision, Retry) and status == "pending":
+            errors, policy = 1 + (0 if resets else self.started.errors), self.handler.retry
+            log.log(
+                logging.WARNING if errors <= policy.warnings else logging.ERROR,
+                "attempt failed, tried again in %.0f s: %s",
+                decision.delay,
+                decision.error["class"],
+                extra=fields | {"errors": errors},
+            )
         return status
 
 

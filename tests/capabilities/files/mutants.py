@@ -11,6 +11,14 @@ OWN_TROUBLE = "promise 9: one tenant's trouble stays that tenant's"
 
 MUTANTS = (
     Mutant(
+        "a worker that lost its claim appends values",
+        "promise 3: a worker that lost its claim can write nothing",
+        "turno/capabilities/files/sql/tenant/functions/job_append.sql",
+        "    PERFORM claimed_job(p_job, p_token);\n",
+        "",
+        ("tests/capabilities/files/test_values.py::test_a_lost_claim_appends_nothing",),
+    ),
+    Mutant(
         "a link to a file needs no signature",
         OWN,
         "turno/capabilities/files/uploads.py",

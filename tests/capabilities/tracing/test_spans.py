@@ -2,75 +2,21 @@
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
-from typing import Any
 from uuid import UUID
 
 import pytest
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from cli.demo.web import DemoWeb
 from cli.servers.free_port import free_port
+from tests.capabilities.tracing.receiver import Receiver, receiver
 from tests.installation import ExampleInstallation
 from turno.testing.wait import wait_until
 
 pytestmark = pytest.mark.deep
 
 TRACE, CALLER = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
-
-
-@dataclass
-class Receiver:
-    """The received spans at /v1/traces: protobuf over HTTP, as OTLP has it."""
-
-    spans: list[Any] = field(default_factory=list)
-    services: set[str] = field(default_factory=set)
-
-    def take(self, body: bytes) -> None:
-        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
-            attributes = {attribute.key: attribute.value.string_value for attribute in resource.resource.attributes}
-            self.services.add(attributes["service.name"])
-            self.spans += [span for scope in resource.scope_spans for span in scope.spans]
-
-    def names(self, job_id: str) -> list[str]:
-        """The names of a job's spans, in the order in which they began."""
-        return [span.name for span in sorted(self.of(job_id), key=lambda span: span.start_time_unix_nano)]
-
-    def of(self, job_id: str) -> list[Any]:
-        return [span for span in self.spans if attributes(span).get("turno.job") == job_id]
-
-    def named(self, name: str) -> list[Any]:
-        return [span for span in self.spans if span.name == name]
-
-
-def attributes(span: Any) -> dict[str, str]:
-    return {attribute.key: attribute.value.string_value for attribute in span.attributes}
-
-
-@contextmanager
-def receiver() -> Iterator[tuple[str, Receiver]]:
-    received = Receiver()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            if self.path == "/v1/traces":
-                received.take(body)
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", received
-        server.shutdown()
 
 
 @dataclass
@@ -82,7 +28,7 @@ class Traced:
     received: Receiver
     log: Path
 
-    def submit(self, **payload: Any) -> str:
+    def submit(self, **payload: bool) -> str:
         headers = {"traceparent": f"00-{TRACE}-{CALLER}-01", "X-Correlation-Id": "order-42"}
         client = self.example.client(self.web)
         return str(client.request("POST", "/api/jobs/traced", {"payload": payload}, headers)["job_id"])
@@ -100,6 +46,7 @@ def traced(module_example: ExampleInstallation, tmp_path_factory: pytest.TempPat
         example.extra |= {
             "OTEL_EXPORTER_OTLP_ENDPOINT": url,
             "OTEL_BSP_SCHEDULE_DELAY": "200",
+            "OTEL_BLRP_SCHEDULE_DELAY": "200",
             "TURNO_LOG_LEVEL": "INFO",
         }
         example.extra |= {"TURNO_WEB_BIND": f"127.0.0.1:{port}"}
@@ -146,3 +93,13 @@ def test_log_line_names_request_and_trace(traced: Traced) -> None:
     assert {(line["correlation_id"], line["trace_id"], line["tenant"]) for line in of_attempts} == {
         ("order-42", TRACE, "suc0001")
     }
+
+
+def test_log_lines_of_jobs_are_exported_in_their_trace(traced: Traced) -> None:
+    job_id = traced.submit()
+    wanted = {
+        ("WARNING", "here", TRACE),
+        ("WARNING", "attempt failed, tried again in 0 s: ValueError", TRACE),
+        ("INFO", "attempt ended: completed", TRACE),
+    }
+    traced.wait(lambda: wanted <= set(traced.received.lines_of(job_id)))

@@ -21,7 +21,7 @@ from tests.misdeeds.transactions import TRIES
 from turno.errors import NotStarted, PermanentFailure
 from turno.jobs.handler import JobHandler, Registry
 from turno.jobs.job_context import JobContext
-from turno.jobs.outcome import Cancel, Reschedule
+from turno.jobs.outcome import UNLIMITED, Cancel, Reschedule, RetryPolicy
 from turno.runner.executor import COLLISIONS
 from turno.runner.session import HandlerConnection, Sessions
 from turno.runner.shared_state import SharedState
@@ -242,3 +242,20 @@ def test_an_outcome_that_cannot_be_stored_fails_with_its_cause(
     job = attempt(example, example.enqueue({"how": "ok"}, handler=Faulty))
     assert (job["status"], (job["error"] or {}).get("class")) == (status, error)
     assert job["crashes"] == 0
+
+
+def test_first_errors_are_warnings_and_later_ones_errors(
+    example: ExampleInstallation, caplog: pytest.LogCaptureFixture
+) -> None:
+    example.faulty = True
+    job_id = example.enqueue({"how": "error"}, handler=Faulty, max_attempts=UNLIMITED)
+    assert RetryPolicy.unlimited(longest=7200.0).max_attempts == UNLIMITED
+    example.rows("UPDATE background_jobs SET errors = 2, attempt = 2 WHERE id = %s", job_id)
+    example.rows("UPDATE turno.tickets SET attempt = 2")
+    for _ in range(2):
+        with caplog.at_level(logging.INFO):
+            assert attempt(example, job_id)["status"] == "pending"
+    lines = [
+        record for record in caplog.records if record.getMessage() == "attempt failed, tried again in 0 s: ValueError"
+    ]
+    assert [(record.levelname, vars(record)["errors"]) for record in lines] == [("WARNING", 3), ("ERROR", 4)]

@@ -1,4 +1,4 @@
-"""Files: uploads for jobs, and files that jobs write for download. This declaration is all that the core reads."""
+"""Files: uploads for jobs, and files and values that jobs write. This declaration is all that the core reads."""
 
 from turno.capability import Capability, Task
 from turno.tenancy.rights.matrix import Matrix, may, roles
@@ -16,13 +16,14 @@ CAPABILITY = Capability(
             "file_append": roles("handler"),
             "file_finish": roles("handler"),
             "file_take": roles("handler"),
+            "job_append": roles("handler"),
             "file_purge": roles("engine"),
             "files_unknown": roles("engine"),
         },
-        relations={"job_files": _READ, "job_file_pieces": _READ},
+        relations={"job_files": _READ, "job_file_pieces": _READ, "background_job_values": _READ},
     ),
     tasks=(Task("files purged", f"{_PACKAGE}.maintenance:purge"),),
-    context={"files": f"{_PACKAGE}.job_files:files"},
+    context={"append": f"{_PACKAGE}.values:append", "files": f"{_PACKAGE}.job_files:files"},
     job_sections=(f"{_PACKAGE}.pages:job_section",),
     invariants={
         "I1: a file is left of a job that is gone": """
@@ -30,5 +31,6 @@ CAPABILITY = Capability(
             WHERE f.job_id IS NOT NULL AND NOT EXISTS (SELECT FROM background_jobs j WHERE j.id = f.job_id)
         """
     },
-    routes=(f"{_PACKAGE}.api:files", f"{_PACKAGE}.pages:file_page"),
+    job_links=("values",),
+    routes=(f"{_PACKAGE}.api:files", f"{_PACKAGE}.values_api:values", f"{_PACKAGE}.pages:file_page"),
 )

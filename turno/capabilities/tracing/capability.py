@@ -1,5 +1,6 @@
-"""Tracing: spans of jobs, exported by OpenTelemetry. This declaration is all that the core reads."""
+"""Tracing: spans and log lines of jobs, exported by OpenTelemetry. This declaration is all that the core reads."""
 
 from turno.capability import Capability
 
-CAPABILITY = Capability(name="tracing", tracer="turno.capabilities.tracing.exporter:exporter")
+_EXPORTER = "turno.capabilities.tracing.exporter"
+CAPABILITY = Capability(name="tracing", tracer=f"{_EXPORTER}:exporter", log_lines=f"{_EXPORTER}:lines")

@@ -29,8 +29,7 @@ class ExportingTracer(Tracer):
     """Sends the spans of this process to the endpoint that the environment names."""
 
     def __init__(self) -> None:
-        service = os.environ.get("OTEL_SERVICE_NAME", "turno")
-        self._provider = TracerProvider(resource=Resource.create({"service.name": service}))
+        self._provider = TracerProvider(resource=resource())
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         set_tracer_provider(self._provider)
         self._tracer = self._provider.get_tracer("turno")
@@ -90,6 +89,11 @@ class AttemptSpans(Spans):
         if status == "failed":
             self._span.set_status(StatusCode.ERROR)
         self._span.end()
+
+
+def resource() -> Resource:
+    """Return the description of this process in exported data."""
+    return Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME", "turno")})
 
 
 def _parent(traceparent: str | None) -> Context:

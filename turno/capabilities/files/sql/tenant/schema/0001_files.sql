@@ -38,3 +38,16 @@ ALTER TABLE job_file_pieces ALTER COLUMN data SET STORAGE EXTERNAL;
 
 CREATE OR REPLACE TRIGGER job_files_forget AFTER DELETE ON background_jobs REFERENCING OLD TABLE AS gone
     FOR EACH STATEMENT EXECUTE FUNCTION job_rows_forget('job_files');
+
+-- The values that jobs append while they run. `n` orders the values of a job: an attempt writes its values singly, and the next
+-- attempt begins after it.
+CREATE TABLE background_job_values (
+    job_id uuid NOT NULL,
+    n      bigint GENERATED ALWAYS AS IDENTITY,
+    value  turno.job_result,
+    at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (job_id, n)
+);
+
+CREATE OR REPLACE TRIGGER job_values_forget AFTER DELETE ON background_jobs REFERENCING OLD TABLE AS gone
+    FOR EACH STATEMENT EXECUTE FUNCTION job_rows_forget('background_job_values');
