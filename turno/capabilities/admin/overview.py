@@ -203,6 +203,8 @@ def _leads_to(trouble: Trouble, visit: OperatorVisit) -> str | None:
             return visit.to("/failures", tenant=trouble.tenant, since="all", **about)
         case "paused tenant" | "long wait":
             return visit.to("/tenants", q=trouble.tenant)
+        case "long run":
+            return visit.to("/jobs", type=trouble.values["type"], status="running", since="all")
         case "review" if trouble.tenant:
             return f"{visit.at('/')}?{urlencode({'branch': trouble.tenant, 'show': 'open'})}"
         case _:
