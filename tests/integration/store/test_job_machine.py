@@ -161,7 +161,7 @@ class JobMachine(RuleBasedStateMachine):
     @rule(job=JOBS, user=st.sampled_from(["ana", "eva", None]), limited=st.booleans())
     def retry(self, job: Job, user: str | None, *, limited: bool) -> None:
         limit = QUOTA if limited else None
-        row = self.example.call(RETRY, (job.id, user, "exec", None, limit, None), tenant=job.tenant)
+        row = self.example.call(RETRY, (job.id, user, "exec", None, limit, None, False), tenant=job.tenant)
         if user not in (None, job.user):
             assert verdict_of(row) == (None, "unknown")
         elif job.successor:

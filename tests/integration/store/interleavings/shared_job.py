@@ -154,7 +154,7 @@ class SharedJob:
         return self.asks(CANCEL, (self.job_id, None, "test"))
 
     def retries(self) -> Step:
-        return self.asks(RETRY, (self.job_id, None, "exec", None, None, None))
+        return self.asks(RETRY, (self.job_id, None, "exec", None, None, None, False))
 
     def enqueues(self, key: str | None, order: int = 1) -> Step:
         new = self.example.new_job({"order_ids": [order]}, idempotency_key=key)
