@@ -52,6 +52,27 @@ class Curious(JobHandler[ConsolidatedPayload]):
         return {"branches": dict(job.company.branches)}
 
 
+@dataclass(frozen=True, slots=True)
+class NoFields:
+    """A payload without fields."""
+
+
+class CashRegister(JobHandler[NoFields]):
+    """Counts the orders of the branch of a cash register, and its own."""
+
+    type = "cash_register"
+
+    def handle(self, job: JobContext, payload: NoFields) -> dict[str, Any]:
+        """Read the parent's table by its schema, and the table of the tenant by its name."""
+        del payload
+        assert job.parent_schema is not None
+        orders = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(job.parent_schema, "orders"))
+        return {
+            "orders": value(job.connection, orders),
+            "own": value(job.connection, sql.SQL("SELECT count(*) FROM orders")),
+        }
+
+
 def value(session: psycopg.Connection[Any], query: sql.Composed | sql.SQL) -> Any:
     """Return the single value of a single row."""
     row = session.execute(query).fetchone()
@@ -70,5 +91,5 @@ def tried(session: psycopg.Connection[Any], attack: str) -> str:
 
 
 REGISTRY = Registry(
-    {"consolidated": "tests.reporting_handlers:Consolidated", "curious": "tests.reporting_handlers:Curious"}
+    {handler.type: f"tests.reporting_handlers:{handler.__name__}" for handler in (Consolidated, Curious, CashRegister)}
 )

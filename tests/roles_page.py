@@ -25,7 +25,8 @@ and of the role `r_<t>`, so that a rescue may end a dead attempt's session |
 | host | no | the group of the roles that were in the database before Turno: it has the former rights of PUBLIC, \
 and enqueues for every tenant |
 | handlers | no | the group of all `r_<t>` where look-up schemas are shared: it may read these schemas |
-| handler `r_<t>` | yes | one tenant's jobs at work; a member of nothing but the group above, owns nothing |
+| readers `p_<t>` | no | the group of the `r_<t>` of a tenant's children, which reads its business tables; only of a parent |
+| handler `r_<t>` | yes | one tenant's jobs at work; a member of nothing but the two groups above, owns nothing |
 | api `a_<t>` | no | the role of the web during one request, by `SET LOCAL ROLE` |
 | report `c_<company>` | yes | a consolidated report's reading: the business tables of one company's branches; \
 no function, no write; a member of nothing |
@@ -42,7 +43,7 @@ ADOPTED = """\
 Its owner, its objects and the rights of the application's roles stay unchanged. Turno's roles have these rights there,
 by the rights of `turno schema adopt` ([Existing schemas](mounting.md#existing-schemas)):
 
-| | handler, `read` | handler, `write` | handler, listed | report |
+| | handler, `read` | handler, `write` | handler, listed | report, and readers of a parent |
 |---|---|---|---|---|
 | the schema | u | u | u | u |
 | tables, now and later made by its owner | S | SIUD | of listed tables: S or SIUD, none later | S where the handler has it |
@@ -86,7 +87,7 @@ def render() -> str:
             *_table(CONTROL, [Role.OWNERS, Role.ENGINE, Role.WEB, Role.OPERATOR, Role.HOST]),
             "",
             "## A tenant's schema `t_<t>`\n",
-            *_table(TENANT, [Role.HANDLER, Role.API, Role.REPORT, Role.ENGINE, Role.WEB, Role.CONTROL]),
+            *_table(TENANT, [Role.HANDLER, Role.API, Role.REPORT, Role.READERS, Role.ENGINE, Role.WEB, Role.CONTROL]),
             "",
             ADOPTED,
             AROUND,

@@ -63,6 +63,7 @@ class Administration:
         slug: str,
         company: str,
         *,
+        parent: str | None = None,
         adopt: Callable[[Connection[Any], Tenant], str] | None = None,
     ) -> Tenant:
         """Return the tenant, created if it is missing, with a login for the present TURNO_MASTER_KEY.
@@ -76,6 +77,7 @@ class Administration:
                 self._logins,
                 slug,
                 company,
+                parent=parent,
                 connections=tenant_connections(admin, self._settings),
                 migrations=self._migrations,
                 adopt=adopt,

@@ -28,14 +28,18 @@ tenant.add_command(set_settings)
 @click.argument("slug")
 @click.option("--company", required=True, help="The company of the tenant.")
 @click.option("--name", help="Full name of the company, which is added if it is new.")
-def add(slug: str, company: str, name: str | None) -> None:
+@click.option("--parent", help="Tenant of the company whose business data the handlers may read.")
+def add(slug: str, company: str, name: str | None, parent: str | None) -> None:
     """Create the tenant SLUG with its schema and roles, or complete an interrupted creation."""
     with provisioning() as (admin, logins):
         if name:
             add_company(admin, logins, company, name)
         connections = tenant_connections(admin, read_settings())
-        added = add_tenant(admin, logins, slug, company, connections=connections, migrations=migrations())
-    print_message(f"tenant {added.slug} of {added.company}: schema {added.schema}")
+        added = add_tenant(
+            admin, logins, slug, company, parent=parent, connections=connections, migrations=migrations()
+        )
+    below = f", a child of {added.parent}" if added.parent else ""
+    print_message(f"tenant {added.slug} of {added.company}{below}: schema {added.schema}")
 
 
 @tenant.command("list", epilog="Example: turno tenant list --json")

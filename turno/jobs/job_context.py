@@ -124,6 +124,7 @@ class JobContext(Protocol):
 
     job_id: UUID
     tenant: str
+    parent_schema: str | None  # with the business data of the tenant's parent, which the handler may read
     user_id: str
     attempt: int
     correlation_id: str | None

@@ -103,6 +103,7 @@ class AttemptContext(JobContext):
         self.errors = AttemptErrors(claim.job_id, claim.attempt, handler, self.log_fields)
         self.job_id = claim.job_id
         self.tenant = claim.login.slug
+        self.parent_schema = claim.login.parent_schema
         self.user_id = started.user_id
         self.attempt = started.attempt
         self.correlation_id = started.correlation_id

@@ -37,7 +37,7 @@ class InlineRunner:
         connection = self._log_in(HandlerLogin.of(tenant))
         try:
             connection.execute("BEGIN")
-            job = InlineContext(connection, tenant.slug, user_id, handler, self._settings)
+            job = InlineContext(connection, tenant, user_id, handler, self._settings)
             outcome = call_handler(handler(), job, restore_payload(handler, payload))
             if not isinstance(outcome, Completed):
                 raise InvalidResult(f"{handler.type} returned {type(outcome).__name__}, which needs background jobs")
@@ -58,18 +58,19 @@ class InlineContext(JobContext):
     def __init__(
         self,
         connection: HandlerConnection,
-        tenant: str,
+        tenant: Tenant,
         user_id: str,
         handler: type[JobHandler[Any]],
         settings: Settings,
     ) -> None:
         self.job_id: UUID = uuid4()
-        self.tenant = tenant
+        self.tenant = tenant.slug
+        self.parent_schema = tenant.parent_schema
         self.user_id = user_id
         self._connection = connection
-        self.log = logging.LoggerAdapter(logging.getLogger("turno.handler"), {"tenant": tenant})
+        self.log = logging.LoggerAdapter(logging.getLogger("turno.handler"), {"tenant": tenant.slug})
         self.settings = settings
-        self.errors = AttemptErrors(self.job_id, self.attempt, handler, {"tenant": tenant})
+        self.errors = AttemptErrors(self.job_id, self.attempt, handler, {"tenant": tenant.slug})
         self._batches: list[LedgerBatch[Any]] = []
 
     def finish(self) -> None:

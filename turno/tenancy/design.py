@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Self
 
 from psycopg import Connection
 
+from turno.tenancy.identity.directory import list_tenants
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import (
     Membership,
@@ -68,10 +69,10 @@ class Design:
         shared = shared_schemas(admin, logins.handlers)
         roles = service_roles(logins)
         memberships = reserved_memberships(admin, logins)
-        tenants = "SELECT owner_role, handler_role, api_role FROM turno.tenants WHERE state <> 'removed'"
-        for names in admin.execute(tenants):
-            roles += tenant_roles(*names)
-            memberships += tenant_memberships(logins, *names, sharing=bool(shared))
+        for tenant in (*list_tenants(admin), *list_tenants(admin, "provisioning")):
+            roles += tenant_roles(*tenant.roles, readers=tenant.readers_role)
+            readers = tenant.parent_readers
+            memberships += tenant_memberships(logins, *tenant.roles, sharing=bool(shared), parent_readers=readers)
         roles += [report_role(report) for (report,) in admin.execute("SELECT report_role FROM turno.companies")]
         return cls(
             logins=logins,

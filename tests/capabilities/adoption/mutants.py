@@ -153,8 +153,8 @@ MUTANTS = (
         "a claim does not bring the adopted schema",
         GUEST,
         "turno/store/engine/claims.py",
-        "       (c.tenant).adopted_schema\nFROM claim",
-        "       NULL AS adopted_schema\nFROM claim",
+        "       (c.tenant).adopted_schema, (c.tenant)",
+        "       NULL AS adopted_schema, (c.tenant)",
         (f"{COMMANDS}::test_a_job_that_the_application_enqueues_runs_in_its_schema",),
     ),
     Mutant(

@@ -6,10 +6,11 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.capabilities.adoption.host_application import REFUSED, Host
+from tests.capabilities.adoption.host_application import ACLS, REFUSED, Host
 from turno.capabilities.adoption.adopting import CannotAdopt
 from turno.capabilities.adoption.sharing import share, unshare
 from turno.tenancy.catalog import check
+from turno.tenancy.provisioning.provision import add_tenant
 from turno.tenancy.provisioning.removal import CannotRemove, remove_tenant, what_removal_takes
 from turno.tenancy.schema_migrations.all_schemas import failed, migrate
 
@@ -82,6 +83,25 @@ def test_future_tables_of_the_owner_are_in_the_profile(host: Host) -> None:
         handler.execute("INSERT INTO later DEFAULT VALUES")
     with host.handler("suc0002") as handler, pytest.raises(REFUSED):
         handler.execute("SELECT * FROM later")
+    assert check(host.admin, host.logins) == []
+
+
+def test_child_reads_tables_of_an_adopted_parent(host: Host) -> None:
+    """Also later tables of the owner; the removal of both leaves no right of ours in the schema."""
+    parent = host.adopt()
+    child = add_tenant(host.admin, host.logins, "caja001", parent.company, parent="suc0001")
+    host.run("SET LOCAL ROLE {owner}; CREATE TABLE {schema}.later (id serial)")
+    assert child.parent_schema == "suc0001"
+    with host.handler("caja001") as handler:
+        for table in ("customers", "later"):
+            handler.execute(sql.SQL("SELECT FROM suc0001.{}").format(sql.Identifier(table)))
+        for refused in ("UPDATE suc0001.customers SET name = ''", "SELECT FROM suc0002.customers"):
+            with pytest.raises(REFUSED):
+                handler.execute(sql.SQL(refused))
+    assert check(host.admin, host.logins) == []
+    for slug in ("caja001", "suc0001"):
+        remove_tenant(host.admin, host.logins, slug)
+    assert not [line for line in host.admin.execute(ACLS) if "turno_" in str(line)]
     assert check(host.admin, host.logins) == []
 
 

@@ -32,10 +32,12 @@ def test_an_unnamed_table_is_the_business_of_handlers() -> None:
         (Role.HANDLER, "UPDATE"),
         (Role.HANDLER, "DELETE"),
         (Role.REPORT, "SELECT"),
+        (Role.READERS, "SELECT"),
     }
     assert rights(TENANT, Kind.VIEW, "ledger_view") == {
         (Role.HANDLER, "SELECT"),
         (Role.REPORT, "SELECT"),
+        (Role.READERS, "SELECT"),
         (Role.API, "SELECT"),
     }
     assert rights(TENANT, Kind.SEQUENCE, "some_seq") == {(Role.HANDLER, "USAGE")}

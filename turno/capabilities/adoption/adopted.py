@@ -67,14 +67,17 @@ class TableRights:
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """An adopted schema. The roles `handler` and `report` get rights there; Turno's role names start with `prefix`."""
+    """An adopted schema. The roles `handler` and `readers` get rights there; Turno's role names start with `prefix`.
+
+    `readers` are the role of the company's reports, and of a parent the group of its children's handlers.
+    """
 
     slug: str
     name: str
     table_owner: str
     rights: TableRights
     handler: str
-    report: str
+    readers: tuple[str, ...]
     prefix: str
 
     @classmethod
@@ -90,16 +93,19 @@ class Adopted:
         if row is None:
             return None
         prefix = schema.roles[Role.CONTROL].removesuffix("control")
-        roles = schema.roles[Role.HANDLER], schema.roles[Role.REPORT]
-        return cls(schema.slug, schema.adopted, row[0], TableRights.parse(row[1]), *roles, prefix)
+        readers = tuple(schema.roles[role] for role in (Role.REPORT, Role.READERS) if role in schema.roles)
+        rights = TableRights.parse(row[1])
+        return cls(schema.slug, schema.adopted, row[0], rights, schema.roles[Role.HANDLER], readers, prefix)
 
     def wanted(self, entry: LiveObject, *, reaches_out: bool, numbered: str | None) -> frozenset[Ace]:
         """Return the intended rights of our roles on an object of the schema, or on the schema."""
         if entry.target.kind is Kind.SCHEMA:
-            return frozenset(Ace(None, role, "USAGE") for role in (self.handler, self.report))
+            return frozenset(Ace(None, role, "USAGE") for role in (self.handler, *self.readers))
         privileges = self.rights.on(entry.target, reaches_out=reaches_out, numbered=numbered)
         aces = {Ace(None, self.handler, privilege) for privilege in privileges}
-        return frozenset(aces | {Ace(None, self.report, "SELECT")} if "SELECT" in privileges else aces)
+        return frozenset(
+            aces | {Ace(None, role, "SELECT") for role in self.readers} if "SELECT" in privileges else aces
+        )
 
     def ours(self, aces: Iterable[Ace]) -> frozenset[Ace]:
         """Return the entries for our roles; the rights of the application's roles stay."""
@@ -110,6 +116,7 @@ class Adopted:
         """The rights of our roles on future tables and sequences; none where tables are listed."""
         if self.rights.listed:
             return NO_DEFAULTS
-        tables = {(self.handler, privilege) for privilege in PRIVILEGES[self.rights.text]} | {(self.report, "SELECT")}
+        tables = {(self.handler, privilege) for privilege in PRIVILEGES[self.rights.text]}
+        tables |= {(role, "SELECT") for role in self.readers}
         sequences = {(self.handler, "USAGE")} if self.rights.text == WRITE else set()
         return {"r": frozenset(tables), "S": frozenset(sequences)}

@@ -78,7 +78,7 @@ CLAIM = """
 SELECT c.slot, c.next_tenant, c.next_used, c.closed, to_jsonb(c.lanes) AS lanes, to_jsonb(c.gap) AS gap, c.entries,
        (c.ticket).job_id, (c.ticket).token, (c.ticket).attempt, (c.ticket).type::text AS type, (c.ticket).version,
        (c.tenant).id AS tenant_id, (c.tenant).slug, (c.tenant).schema, (c.tenant).handler_role, (c.tenant).login_epoch,
-       (c.tenant).adopted_schema
+       (c.tenant).adopted_schema, (c.tenant).parent_schema
 FROM claim(%s, %s, %s, %s, %s, %s::integer[], %s, %s, %s, %s, %s, %s) AS c
 """
 # The columns of a row that are no part of its claim; a row without a claim has the search's findings about a tenant.

@@ -275,7 +275,14 @@ def in_step(types: Sequence[TypeVersion]) -> tuple[list[str], list[Int2]]:
 
 
 def claim_of(
-    *, slug: str, schema: str, handler_role: str, login_epoch: int, adopted_schema: str | None, **job: Any
+    *,
+    slug: str,
+    schema: str,
+    handler_role: str,
+    login_epoch: int,
+    adopted_schema: str | None,
+    parent_schema: str | None,
+    **job: Any,
 ) -> Claim:
     """Return the claim of a row of the type `claimed`."""
-    return Claim(login=HandlerLogin(slug, schema, handler_role, login_epoch, adopted_schema), **job)
+    return Claim(login=HandlerLogin(slug, schema, handler_role, login_epoch, adopted_schema, parent_schema), **job)

@@ -67,8 +67,9 @@ class Directory:
 _TENANTS = """
 SELECT n.id, n.slug, c.slug AS company, n.schema, n.owner_role, n.handler_role, n.api_role, n.login_epoch, n.state,
        extract(epoch FROM n.tokens_valid_from)::float8 AS tokens_valid_from,
-       n.adopted_schema, c.report_role
-FROM turno.tenants n JOIN turno.companies c ON c.id = n.company_id
+       n.adopted_schema, c.report_role,
+       p.slug AS parent, n.parent_schema, p.readers_role AS parent_readers, n.readers_role
+FROM turno.tenants n JOIN turno.companies c ON c.id = n.company_id LEFT JOIN turno.tenants p ON p.id = n.parent_id
 """
 
 

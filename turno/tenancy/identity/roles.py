@@ -52,15 +52,22 @@ def service_roles(logins: Logins) -> list[RoleSpec]:
 
 
 def tenant_roles(
-    owner: str, handler: str, api: str, *, epoch: int = 0, connections: int = TENANT_CONNECTIONS
+    owner: str,
+    handler: str,
+    api: str,
+    *,
+    readers: str | None,
+    epoch: int = 0,
+    connections: int = TENANT_CONNECTIONS,
 ) -> list[RoleSpec]:
-    """Return one tenant's roles."""
+    """Return one tenant's roles; `readers` is the group of the handlers of its children."""
     return [
         # The owner inherits, because its functions use the rights of the owners' group at once.
         RoleSpec(owner, inherit=True),
-        # It inherits, because it reads shared look-up schemas as a member of the handlers' group.
+        # It inherits, because it reads shared look-up schemas, and its parent's data, as a member of a group.
         RoleSpec(handler, login=True, inherit=True, connections=connections, epoch=epoch, bounded=True),
         RoleSpec(api),
+        *([RoleSpec(readers)] if readers else []),
     ]
 
 
@@ -69,9 +76,12 @@ def report_role(name: str, *, epoch: int = 0) -> RoleSpec:
     return RoleSpec(name, login=True, connections=REPORT_CONNECTIONS, epoch=epoch, bounded=True)
 
 
-def tenant_memberships(logins: Logins, owner: str, handler: str, api: str, *, sharing: bool) -> list[Membership]:
-    """Return the memberships of a tenant's roles; a handler has none, unless look-up schemas are shared."""
+def tenant_memberships(
+    logins: Logins, owner: str, handler: str, api: str, *, sharing: bool, parent_readers: str | None
+) -> list[Membership]:
+    """Return the memberships of a tenant's roles; a handler has none, unless it has a parent or schemas are shared."""
     return [
+        *([Membership(parent_readers, handler, inherits=True)] if parent_readers else []),
         *([Membership(logins.handlers, handler, inherits=True)] if sharing else []),
         Membership(logins.owners, owner, inherits=True),
         # A rescue ends a dead attempt's backend: the server allows that to members of its role.

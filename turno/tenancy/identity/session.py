@@ -107,19 +107,25 @@ def handler_session(
     return open_session(unlocked(logins, login, application=application, server_version=server_version), kind=kind)
 
 
-# A handler may be in one group, which reads shared look-up schemas and is itself in none.
+# A handler may be in the group that reads shared look-up schemas, and in a group that reads its parent's data; these
+# groups are in no group.
 CONFINED: LiteralString = """
+WITH groups AS (
+    SELECT g.oid, g.rolname = regexp_replace(session_user, '_r_[0-9a-f]{12}$', '_handlers') AS shares,
+           g.rolname ~ regexp_replace(session_user, '^(.*)_r_[0-9a-f]{12}$', '^\\1_p_[0-9a-f]{12}$') AS reads
+    FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid JOIN pg_roles r ON r.oid = m.member
+    WHERE r.rolname = session_user
+)
 SELECT session_user, current_user = session_user AND NOT r.rolsuper AND NOT r.rolbypassrls
-       AND NOT EXISTS (
-           SELECT FROM pg_auth_members m JOIN pg_roles g ON g.oid = m.roleid
-           WHERE m.member IN (r.oid, to_regrole(regexp_replace(session_user, '_r_[0-9a-f]{12}$', '_handlers')))
-             AND NOT (m.member = r.oid AND g.rolname = regexp_replace(session_user, '_r_[0-9a-f]{12}$', '_handlers')))
+       AND NOT EXISTS (SELECT FROM groups WHERE NOT shares AND NOT reads)
+       AND NOT EXISTS (SELECT FROM groups JOIN pg_auth_members m ON m.member = groups.oid)
+       AND (SELECT count(*) <= 1 FROM groups WHERE reads)
 FROM pg_roles r WHERE r.rolname = session_user
 """
 
 
 def assert_confined(connection: psycopg.Connection[TupleRow], role: str) -> None:
-    """Raise NotConfined unless this is `role`, in no group but the handlers', and has no power over row security."""
+    """Raise NotConfined unless this is `role`, in no group but two that read, and has no power over row security."""
     if connection.execute(CONFINED).fetchone() != (role, True):
         raise NotConfined(role)
 

@@ -39,7 +39,8 @@ class Tenant:
 
     `tokens_valid_from` is in Unix seconds: a token issued before it is refused. `adopted_schema` is the application's,
     where the tenant's business tables were before Turno; `schema` is always Turno's own.
-    `report_role` is the role of the company's reports.
+    `report_role` is the role of the company's reports. The handlers read the business data of the `parent`, a slug, as
+    members of `parent_readers`; `readers_role` is that group of a parent.
     """
 
     id: int
@@ -54,6 +55,10 @@ class Tenant:
     tokens_valid_from: float = -math.inf
     adopted_schema: str | None = None
     report_role: str = ""
+    parent: str | None = None
+    parent_schema: str | None = None
+    parent_readers: str | None = None
+    readers_role: str | None = None
 
     @property
     def roles(self) -> tuple[str, str, str]:
@@ -70,7 +75,8 @@ class Tenant:
 class HandlerLogin:
     """The login of an attempt's session: one tenant's schema and handler role.
 
-    Unqualified names are looked for in the `adopted_schema` first, if there is one, then in `schema`. `conninfo`, with
+    Unqualified names are looked for in the `adopted_schema` first, if there is one, then in `schema`, never in the
+    `parent_schema`, where the parent's business data are. `conninfo`, with
     the password in it, is there for the process that runs the attempt: see `turno.tenancy.identity.session.unlocked`.
     """
 
@@ -79,12 +85,14 @@ class HandlerLogin:
     role: str
     epoch: int
     adopted_schema: str | None = None
+    parent_schema: str | None = None
     conninfo: str = field(default="", repr=False, compare=False)
 
     @classmethod
     def of(cls, tenant: Tenant) -> Self:
         """Return the handler's login of this tenant."""
-        return cls(tenant.slug, tenant.schema, tenant.handler_role, tenant.login_epoch, tenant.adopted_schema)
+        schemas = tenant.adopted_schema, tenant.parent_schema
+        return cls(tenant.slug, tenant.schema, tenant.handler_role, tenant.login_epoch, *schemas)
 
     @property
     def search_path(self) -> str:

@@ -14,6 +14,7 @@ from turno.tenancy.identity.directory import UnknownTenant, find_tenant, read_te
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.roles import (
     TENANT_CONNECTIONS,
+    RoleSpec,
     bound_temporary_files,
     close_defaults,
     ensure_memberships,
@@ -39,6 +40,13 @@ class UnknownCompany(TurnoError):
 
     def __init__(self, slug: str) -> None:
         super().__init__(f"no company is called {slug[:60]!r}; add it by `turno company add`")
+
+
+class InvalidParent(TurnoError):
+    """A parent is another active tenant of the same company that has no parent."""
+
+    def __init__(self, slug: str, parent: str, problem: str) -> None:
+        super().__init__(f"{slug} cannot have the parent {parent[:60]!r}: {problem}")
 
 
 class TenantExists(TurnoError):
@@ -76,13 +84,15 @@ def add_tenant(
     slug: str,
     company: str,
     *,
+    parent: str | None = None,
     connections: int = TENANT_CONNECTIONS,
     migrations: Migrations | None = None,
     adopt: Callable[[Connection[Any], Tenant], str] | None = None,
 ) -> Tenant:
     """Create the tenant with its schema and roles, or complete an existing tenant, and return it active.
 
-    `company` is a slug. `connections` is the number of concurrent sessions of its handlers: two for each child with
+    `company` is a slug, and so is `parent`, a tenant of the same company whose business data the handlers may read;
+    raises InvalidParent. `connections` is the number of concurrent sessions of its handlers: two for each child with
     jobs of the tenant. `admin` is idle.
     A removed tenant's slug starts anew: another schema, no old password, no old token. `adopt` returns the schema
     of the application in which the tenant's handlers work, too; nothing has changed after an error that it raises.
@@ -91,12 +101,19 @@ def add_tenant(
     with admin.transaction():
         lock_roles(admin)
         tenant = _register(admin, logins, slug, read_company(admin, company))
+        if parent is not None:
+            _set_parent(admin, logins, tenant, parent)
         if adopt is not None:
             schema = adopt(admin, tenant)
             admin.execute("UPDATE turno.tenants SET adopted_schema = %s WHERE id = %s", [schema, tenant.id])
-        ensure_roles(admin, logins, tenant_roles(*tenant.roles, epoch=tenant.login_epoch, connections=connections))
-        sharing = bool(shared_schemas(admin, logins.handlers))
-        ensure_memberships(admin, tenant_memberships(logins, *tenant.roles, sharing=sharing))
+            admin.execute("UPDATE turno.tenants SET parent_schema = %s WHERE parent_id = %s", [schema, tenant.id])
+        tenant = find_tenant(admin, slug)
+        readers, sharing = tenant.parent_readers, bool(shared_schemas(admin, logins.handlers))
+        specs = tenant_roles(
+            *tenant.roles, readers=tenant.readers_role, epoch=tenant.login_epoch, connections=connections
+        )
+        ensure_roles(admin, logins, specs)
+        ensure_memberships(admin, tenant_memberships(logins, *tenant.roles, sharing=sharing, parent_readers=readers))
         grant_to_provisioner(admin, tenant.owner_role)
         close_defaults(admin, tenant.owner_role)
         grant_connect(admin, tenant.handler_role)
@@ -105,6 +122,8 @@ def add_tenant(
                 sql.Identifier(tenant.schema), sql.Identifier(tenant.owner_role)
             )
         )
+    if tenant.parent is not None:
+        bring_up(admin, tenant_schema(logins, find_tenant(admin, tenant.parent)), migrations)
     bring_up(admin, tenant_schema(logins, find_tenant(admin, slug)), migrations)
     admin.execute("UPDATE turno.tenants SET state = 'active' WHERE slug = %s AND state = 'provisioning'", [slug])
     return find_tenant(admin, slug)
@@ -191,7 +210,8 @@ def _register(admin: Connection[Any], logins: Logins, slug: str, company: Compan
             handler_role = excluded.handler_role, api_role = excluded.api_role, login_epoch = 0,
             state = 'provisioning', tokens_valid_from = clock_timestamp(),
             paused_at = DEFAULT, cap = DEFAULT, weight = DEFAULT, jobs_per_day = DEFAULT, backend = DEFAULT,
-            queue = DEFAULT, alert_failure_percent = DEFAULT, alert_wait_minutes = DEFAULT, adopted_schema = NULL
+            queue = DEFAULT, alert_failure_percent = DEFAULT, alert_wait_minutes = DEFAULT, adopted_schema = NULL,
+            parent_id = NULL, parent_schema = NULL, readers_role = NULL
         """,
         [slug, company.id, f"t_{key}", *(logins.role(f"{part}_{key}") for part in "ora")],
     )
@@ -200,6 +220,31 @@ def _register(admin: Connection[Any], logins: Logins, slug: str, company: Compan
     admin.execute("DELETE FROM turno.outcome_batches WHERE tenant_id = %s", [new.id])
     admin.execute("DELETE FROM turno.statistics WHERE scope = %s", [new.id])
     return new
+
+
+def _set_parent(admin: Connection[Any], logins: Logins, tenant: Tenant, slug: str) -> None:
+    """Make a tenant the child of another, whose group of readers it creates."""
+    if tenant.parent == slug:
+        return
+    parent = read_tenant(admin, slug)
+    if parent is None or parent.state != "active":
+        raise InvalidParent(tenant.slug, slug, "there is no such active tenant; see `turno tenant list`")
+    if parent.company != tenant.company:
+        raise InvalidParent(
+            tenant.slug, slug, f"it is a tenant of {parent.company}; choose a tenant of {tenant.company}"
+        )
+    if parent.parent or parent.id == tenant.id:
+        raise InvalidParent(tenant.slug, slug, f"it has the parent {parent.parent}; choose a tenant without a parent")
+    if tenant.parent or tenant.readers_role:
+        present = f"the parent {tenant.parent}" if tenant.parent else "children"
+        raise InvalidParent(tenant.slug, slug, f"it has {present}; remove the tenant first if it is to have another")
+    readers = parent.readers_role or logins.role(f"p_{parent.schema.removeprefix('t_')}")
+    ensure_roles(admin, logins, [RoleSpec(readers)])
+    admin.execute("UPDATE turno.tenants SET readers_role = %s WHERE id = %s", [readers, parent.id])
+    admin.execute(
+        "UPDATE turno.tenants SET parent_id = %s, parent_schema = %s WHERE id = %s",
+        [parent.id, parent.adopted_schema or parent.schema, tenant.id],
+    )
 
 
 def _key() -> str:

@@ -32,6 +32,7 @@ def remove_tenant(admin: Connection[Any], logins: Logins, slug: str) -> None:
     must never open a new tenant. `admin` is idle.
     """
     tenant = find_tenant(admin, slug)
+    _refuse_children(admin, tenant)
     _close(admin, tenant)
     if any(existing_roles(admin, [tenant.owner_role])):
         with admin.transaction():
@@ -69,9 +70,20 @@ def what_goes(admin: Connection[Any], roles: Sequence[str]) -> list[str]:
 def what_removal_takes(admin: Connection[Any], slug: str) -> list[str]:
     """Return a line for each object and right that remove_tenant would drop; nothing is changed."""
     tenant = find_tenant(admin, slug)
-    lines = what_goes(admin, tenant.roles)
+    lines = what_goes(admin, _roles(tenant))
     kept = tenant.adopted_schema
     return [*lines, f"keep schema {kept} with everything that is the application's"] if kept else lines
+
+
+def _roles(tenant: Tenant) -> list[str]:
+    return [*tenant.roles, *filter(None, [tenant.readers_role])]
+
+
+def _refuse_children(admin: Connection[Any], tenant: Tenant) -> None:
+    """Raise CannotRemove while handlers of other tenants read the data of this tenant."""
+    children = "SELECT min(slug) FROM turno.tenants WHERE parent_id = %s AND state <> 'removed' HAVING count(*) > 0"
+    for (child,) in admin.execute(children, [tenant.id]):
+        raise CannotRemove(f"{tenant.slug} is the parent of {child}; remove that first")
 
 
 def _close(admin: Connection[Any], tenant: Tenant) -> None:
@@ -154,7 +166,7 @@ def _revoke_outside(admin: Connection[Any], logins: Logins, tenant: Tenant) -> N
 def _drop_roles(admin: Connection[Any], tenant: Tenant) -> None:
     with admin.transaction():
         lock_roles(admin)
-        drop_roles(admin, reversed(tenant.roles))
+        drop_roles(admin, reversed(_roles(tenant)))
 
 
 def _become_owner(admin: Connection[Any], tenant: Tenant) -> None:

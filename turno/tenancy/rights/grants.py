@@ -72,7 +72,7 @@ _CONTROL = Matrix(
 
 # Every table and view without a source belongs to the application.
 _TENANT = Matrix(
-    usage=roles("handler api report engine web control"),
+    usage=roles("handler api report readers engine web control"),
     functions=callers(
         handler="job_start job_progress job_items job_checkpoint jobs_fetch jobs_finish jobs_held claims_lost"
         " payload_declared_otherwise attempt_end claim_hold job_enqueue_child",
@@ -107,11 +107,11 @@ _TENANT = Matrix(
         )
     ),
     others={
-        Kind.TABLE: may(handler=READ_WRITE, report="SELECT"),
-        # Keys, tickets and passwords of the application's own: reports do not read them either.
+        Kind.TABLE: may(handler=READ_WRITE, report="SELECT", readers="SELECT"),
+        # Keys, tickets and passwords of the application's own: neither reports nor children read them.
         Kind.PRIVATE: may(handler=READ_WRITE),
         # The application's pages read its business data through views.
-        Kind.VIEW: may(handler="SELECT", report="SELECT", api="SELECT"),
+        Kind.VIEW: may(handler="SELECT", report="SELECT", readers="SELECT", api="SELECT"),
         Kind.SEQUENCE: may(handler="USAGE"),
     },
 )

@@ -14,6 +14,7 @@ class Role(StrEnum):
     HANDLER = "handler"
     API = "api"
     REPORT = "report"
+    READERS = "readers"
     ENGINE = "engine"
     WEB = "web"
     OPERATOR = "operator"
@@ -126,6 +127,14 @@ class Matrix:
         """Return the same rights for functions with other names."""
         functions = {name(function): allowed for function, allowed in self.functions.items()}
         return replace(self, functions=functions, invokers=frozenset(map(name, self.invokers)))
+
+    def without(self, role: Role) -> "Matrix":
+        """Return the same rights without the rights of a role on the schema and on unnamed objects."""
+        others = {
+            kind: {name: rights for name, rights in granted.items() if name is not role}
+            for kind, granted in self.others.items()
+        }
+        return replace(self, usage=self.usage - {role}, others=others)
 
     @property
     def digest(self) -> str:

@@ -72,6 +72,10 @@ def tenant_schema(logins: Logins, tenant: Tenant) -> Schema:
         Role.CONTROL: logins.control,
     }
     matrix = TENANT.renamed(lambda function: own_name(function, tenant.schema))
+    if tenant.readers_role:
+        roles[Role.READERS] = tenant.readers_role
+    else:
+        matrix = matrix.without(Role.READERS)
     return Schema(tenant.schema, tenant.slug, tenant.owner_role, matrix, roles, tenant.adopted_schema)
 
 

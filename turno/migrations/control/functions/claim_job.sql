@@ -40,7 +40,7 @@ BEGIN
           AND n.id = t.tenant_id AND n.state = 'active' AND n.paused_at IS NULL
           AND NOT EXISTS (SELECT FROM job_types j WHERE j.type = t.type AND j.paused_at IS NOT NULL)
         RETURNING t.job_id, t.token, t.attempt, t.type::text, t.version,
-                  n.id, n.slug, n.schema, n.handler_role, n.login_epoch, n.adopted_schema;
+                  n.id, n.slug, n.schema, n.handler_role, n.login_epoch, n.adopted_schema, n.parent_schema;
 END $$;
 
 -- Return a claim that no process received: its job was not started, so the ticket alone is put back as it was, and no lock

@@ -41,7 +41,7 @@ CREATE OR REPLACE FUNCTION held(p_worker uuid) RETURNS SETOF claimed
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
 BEGIN ATOMIC
     SELECT t.job_id, t.token, t.attempt, t.type, t.version, n.id, n.slug, n.schema, n.handler_role, n.login_epoch,
-           n.adopted_schema
+           n.adopted_schema, n.parent_schema
     FROM tickets t JOIN tenants n ON n.id = t.tenant_id
     WHERE t.state = 'running' AND t.worker_id = p_worker;
 END;
@@ -78,7 +78,7 @@ CREATE OR REPLACE FUNCTION orphans(p_silent_for interval DEFAULT NULL) RETURNS S
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off
 BEGIN ATOMIC
     SELECT t.job_id, t.token, t.attempt, t.type, t.version, n.id, n.slug, n.schema, n.handler_role, n.login_epoch,
-           n.adopted_schema
+           n.adopted_schema, n.parent_schema
     FROM tickets t JOIN tenants n ON n.id = t.tenant_id
     WHERE t.state = 'running'
       AND NOT EXISTS (SELECT FROM workers w WHERE w.id = t.worker_id

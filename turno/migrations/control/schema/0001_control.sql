@@ -76,6 +76,11 @@ CREATE TABLE tenants (
     api_role          text NOT NULL UNIQUE,
     -- The schema of the application in which the tenant's handlers work, too: first in their search_path.
     adopted_schema    text CHECK (adopted_schema ~ '^[a-z_][a-z0-9_]{0,62}$'),
+    -- The tenant whose business data the handlers read, and the schema with these data; a parent has no parent.
+    parent_id         integer REFERENCES tenants CHECK (parent_id <> id),
+    parent_schema     text CHECK ((parent_schema IS NULL) = (parent_id IS NULL)),
+    -- Of a parent: the group of the handlers of its children, which may read its business data.
+    readers_role      text UNIQUE CHECK (readers_role IS NULL OR parent_id IS NULL),
     -- provisioning -> active -> removed; only an active tenant is found by the web or a worker.
     state             text NOT NULL DEFAULT 'provisioning' CHECK (state IN ('provisioning', 'active', 'removed')),
     weight            smallint NOT NULL DEFAULT 1 CHECK (weight BETWEEN 1 AND 100),
@@ -95,6 +100,7 @@ CREATE TABLE tenants (
     alert_wait_minutes    integer CHECK (alert_wait_minutes BETWEEN 1 AND 10080)
 );
 CREATE INDEX tenants_of_company ON tenants (company_id);
+CREATE INDEX tenants_of_parent ON tenants (parent_id) WHERE parent_id IS NOT NULL;
 -- An adopted schema outlives its tenant and may get a new tenant.
 CREATE UNIQUE INDEX tenants_adopted ON tenants (adopted_schema) WHERE state <> 'removed';
 
@@ -583,5 +589,6 @@ CREATE TYPE new_job AS (
 -- The row that every claiming function returns.
 CREATE TYPE claimed AS (
     job_id uuid, token uuid, attempt integer, type text, version smallint,
-    tenant_id integer, slug text, schema text, handler_role text, login_epoch integer, adopted_schema text
+    tenant_id integer, slug text, schema text, handler_role text, login_epoch integer, adopted_schema text,
+    parent_schema text
 );
