@@ -29,7 +29,8 @@ VISIBLE = "TURNO_VISIBLE"
 WORKERS_NEED = ("database_url", "master_key")
 # These run maintenance, and so evaluate and send alerts.
 RESIDENTS_NEED = (*WORKERS_NEED, "alert_to", "smtp_url")
-WEB_NEEDS = (*WORKERS_NEED, "jwt_key", "metrics_token", "demo_token")
+# The web delivers alerts and mails while no resident worker lives.
+WEB_NEEDS = (*RESIDENTS_NEED, "jwt_key", "metrics_token", "demo_token")
 # The facts of a project in its pyproject.toml under [tool.turno], the same in each place of operation.
 PROJECT = ("handlers", "web_app", "migrations", "commands")
 ALSO_SETTINGS = ("handlers", "web_app")

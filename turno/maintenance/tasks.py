@@ -113,13 +113,16 @@ class Maintenance:
             if self.engine.take_lease("maintenance", process_name(), LEASE):
                 self._run_due()
 
-    def run_unattended(self) -> None:
-        """Run the due tasks, but for the urgent ones, if no other process maintains the installation."""
+    def run_unattended(self) -> bool:
+        """Run the due tasks, but for the urgent ones, if no other process maintains the installation; say whether."""
+        ran = False
         with _logged():
             if self.engine.take_lease("maintenance", process_name(), LEASE, UNATTENDED):
+                ran = True
                 self.engine.take_lease(*STEADY, renew=True)
                 self.announce()
                 self._run_due()
+        return ran
 
     def rescue_leased(self, after: timedelta = timedelta(0)) -> None:
         """Run the urgent tasks unless another process does, or did until less than `after` ago.

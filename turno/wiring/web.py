@@ -30,7 +30,7 @@ from turno.web import install_routes
 from turno.web.pages.page_routes import Pages
 from turno.web.services import AskPrincipal, Live, Services, services_of
 from turno.wiring.logins import logins_of
-from turno.wiring.shared import inline_runner, queue_named, regular_maintenance
+from turno.wiring.shared import inline_runner, queue_named, regular_maintenance, run_deliveries
 
 if TYPE_CHECKING:
     from turno.http_server.web_server import Served
@@ -79,7 +79,8 @@ class WebMaintenance:
         with regular_maintenance(self._settings, self._registry, every=EVERY, after=UNATTENDED) as tasks:
             while True:
                 try:
-                    tasks.run_unattended()
+                    if tasks.run_unattended():
+                        run_deliveries(self._settings)
                 except Exception:
                     log.exception("maintenance failed, the next round tries again")
                 if self._stopped.wait(EVERY.total_seconds()):

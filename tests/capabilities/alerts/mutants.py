@@ -138,4 +138,12 @@ MUTANTS = (
         "character",
         (f"{TESTS}::test_a_type_s_name_adds_no_line_to_a_mail",),
     ),
+    Mutant(
+        "no process evaluates alerts while no resident worker lives",
+        "issue 28: alerts evaluate where any process lives",
+        "turno/wiring/web.py",
+        "                    if tasks.run_unattended():\n",
+        "                    if tasks.run_unattended() and False:\n",
+        ("tests/capabilities/alerts/test_alerts.py::test_web_evaluates_alerts_without_a_living_pool",),
+    ),
 )

@@ -16,9 +16,12 @@ from tests.failures import end_jobs, fail_items, settle_failures
 from turno.capabilities.alerts import stored as alert_states
 from turno.capabilities.alerts.receivers import Email, Log, Webhook, generic, slack
 from turno.capabilities.alerts.rounds import Alerts, QuietHours
+from turno.jobs.handler import named_handlers
 from turno.mail import MailServer
 from turno.store.operator.run_time_settings import set_tenant, set_type
 from turno.tenancy.identity.session import service_session
+from turno.testing.wait import wait_until
+from turno.wiring.web import WebMaintenance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -402,3 +405,15 @@ def test_two_concurrent_rounds_send_one_alert(example: ExampleInstallation, webh
         taken = [alert_states.take(operator, "webhook", [timedelta(minutes=1)]) for operator in (first, other)]
     assert [len(result) for result in taken] == [1, 0]
     assert webhook.taken == []
+
+
+def test_web_evaluates_alerts_without_a_living_pool(example: ExampleInstallation) -> None:
+    end_jobs(example, example.one, "import", failed=2)
+    example.rows("DELETE FROM turno.leases")
+    maintenance = WebMaintenance(example.settings, named_handlers(example.settings.handlers))
+    maintenance.start()
+    try:
+        raised = "SELECT FROM turno.alert_states WHERE kind = 'failures'"
+        assert wait_until(lambda: example.rows(raised) != [], within=60)
+    finally:
+        maintenance.stop()

@@ -160,7 +160,7 @@ def test_web_maintains_without_another_process(example: ExampleInstallation, pas
     for over, maintained in (("-5 seconds", True), ("2 seconds", True), ("7 seconds", False)):
         example.rows("UPDATE turno.leases SET until = now() - %s::interval WHERE name <> 'steady sweeps'", over)
         passes.rescue_leased(UNATTENDED)
-        passes.run_unattended()
+        assert passes.run_unattended() is not maintained
         assert states(example) == ["running" if maintained else "scheduled"]
         assert (example.rows(steady) == []) is maintained
 
