@@ -162,6 +162,14 @@ MUTANTS = (
         ("tests/integration/maintenance/test_maintenance.py::test_sweep_registers_the_handlers",),
     ),
     Mutant(
+        "a refused announcement ends the rescue",
+        "promise 4: a dead worker is noticed by its missing heartbeat",
+        "turno/maintenance/tasks.py",
+        '            with apart(troubles, "announced"):',
+        "            if not troubles:",
+        ("tests/integration/maintenance/test_maintenance.py::test_rescue_needs_no_announcement",),
+    ),
+    Mutant(
         "a child of a job is never the existing job",
         KEY_PROMISE,
         "turno/store/handler/attempts.py",

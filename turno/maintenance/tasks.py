@@ -139,11 +139,16 @@ class Maintenance:
         After a time without maintenance it first gives silent workers time for a heartbeat.
         """
         self._each_tenant.complete = True
+        troubles = dict[str, str]()
         if not self.dry_run:
             self.engine.take_lease(*STEADY, renew=True)
-            self.announce()
+            with apart(troubles, "announced"):  # a frozen process may hold locks, and its jobs are to be rescued
+                self.announce()
             self._wait_for_heartbeats()
-        return self._run((*URGENT, *OFTEN, *RARELY), self._of_capabilities())
+        counts = self._run((*URGENT, *OFTEN, *RARELY), self._of_capabilities())
+        if troubles:
+            raise MaintenanceFailed.of(troubles)
+        return counts
 
     def close(self) -> None:
         """Send the last hints and end the engine's session."""

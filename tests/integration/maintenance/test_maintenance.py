@@ -282,6 +282,20 @@ def test_sweep_registers_the_handlers(example: ExampleInstallation, passes: Main
     assert example.rows(reply)[0]["version"] == 1, "turno db migrate after a rollback"
 
 
+def test_rescue_needs_no_announcement(example: ExampleInstallation, passes: Maintenance) -> None:
+    """A frozen process may hold the rows that an announcement changes."""
+    passes.run_once()
+    example.engine.start_worker(backend="pool", host="away", pid=7, types=[("batch_invoicing", 1)], queues=None)
+    example.rows("UPDATE turno.workers SET alive_at = now() - interval '1 hour'")
+    example.rows("UPDATE turno.handlers SET pending_limit = 1")
+    with psycopg.connect(example.url) as frozen:
+        frozen.execute("UPDATE turno.handlers SET pending_limit = 2")
+        with pytest.raises(MaintenanceFailed, match=r"announced: .*lock timeout"):
+            passes.run_once()
+        frozen.rollback()
+    assert example.rows("SELECT FROM turno.workers") == []
+
+
 def test_expired_job_has_a_reason(example: ExampleInstallation) -> None:
     expire(example)
     sweep(example)
