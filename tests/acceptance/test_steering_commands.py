@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner
 
-from tests.attempt_in_process import attempt
+from tests.attempt_in_process import attempt, claim_in_process
 from tests.misbehaving_handlers import Faulty
 from turno.commands.main import main
+from turno.store.statements import qualified
 
 if TYPE_CHECKING:
     from tests.installation import ExampleInstallation
@@ -132,6 +134,31 @@ def test_completed_jobs_are_run_again(example: ExampleInstallation, run_turno: A
     code, printed = run_turno("job", "rerun", "--all", "--type", "faulty")
     assert (code, printed.splitlines()[0]) == (0, "1 job of 1 tenant run again")
     assert "1 skipped: 1: it was replayed already" in printed
+
+
+def test_a_job_has_the_same_label_with_and_without_all(example: ExampleInstallation, run_turno: Any) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+    retried, again = (example.enqueue({"how": how}, handler=Faulty) for how in ("error", "reschedule_after"))
+    for job_id in (retried, again):
+        assert attempt(example, job_id)["status"] == "pending"
+    example.rows("UPDATE background_jobs SET run_at = %s", later)
+    example.rows("UPDATE turno.tickets SET run_at = %s, state = 'scheduled'", later)
+    example.rows("DELETE FROM turno.tickets WHERE job_id = %s", retried)
+    example.engine.execute(qualified("SELECT {}.job_repair('pool')", example.one.schema))
+    stopped = claim_in_process(example, example.enqueue({"how": "ok"}, handler=Faulty))
+    example.rows(
+        "UPDATE background_jobs SET status = 'running', started_at = now(), attempt = 1 WHERE id = %s", stopped.job_id
+    )
+    assert example.cancel(stopped.job_id) == "requested"
+    for how in ("permanent", "ok"):
+        attempt(example, example.enqueue({"how": how}, handler=Faulty))
+    example.enqueue({"how": "ok"}, handler=Faulty)
+    labels = []
+    for scope in (("--tenant", "suc0001"), ("--all",)):
+        listed = [line.split("  ") for line in run_turno("job", "list", *scope)[1].splitlines()]
+        words = {"retrying", "scheduled", "cancelling", "failed", "done", "waiting"}
+        labels.append(sorted(cell.strip() for line in listed for cell in line if cell.strip() in words))
+    assert labels[0] == labels[1] == ["cancelling", "done", "failed", "retrying", "scheduled", "waiting"]
 
 
 def test_a_tenant_s_queue_is_one_of_its_types(example: ExampleInstallation, run_turno: Any) -> None:

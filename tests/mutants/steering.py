@@ -74,6 +74,14 @@ MUTANTS = (
         ("tests/integration/store/test_troubles.py::test_a_run_is_long_beside_the_runs_of_its_type",),
     ),
     Mutant(
+        "the list of all tenants calls a retry scheduled",
+        "issue 28: one vocabulary with and without --all",
+        "turno/migrations/tenant/functions/attempt_end.sql",
+        "        retrying = p_error IS NOT NULL,\n",
+        "",
+        ("tests/acceptance/test_steering_commands.py::test_a_job_has_the_same_label_with_and_without_all",),
+    ),
+    Mutant(
         "a command finds every company's jobs",
         COMPANIES,
         "turno/store/operator/job_search.py",

@@ -79,10 +79,12 @@ def control_label(row: Mapping[str, Any], now: datetime) -> Label:
     if row["outcome"] is not None:
         return LABELS[row["outcome"]]
     if row["status"] == Status.RUNNING:
-        return "running"
+        return "cancelling" if row["stage"] == "cancelling" else "running"
     if row["parked"]:
         return "needs review"
-    return "scheduled" if row["run_at"] and row["run_at"] > now else "waiting"
+    if row["run_at"] is None or row["run_at"] <= now:
+        return "waiting"
+    return "retrying" if row["stage"] == "retrying" else "scheduled"
 
 
 def label_of_end(status: str, reason: str | None, done: int | None, failed: int | None) -> Label:

@@ -139,9 +139,9 @@ _FROM: dict[Source, LiteralString] = {
     "open": " FROM open_jobs AS found WHERE " + _SCOPE + _OPEN,
     "ended": " FROM ended_jobs AS found WHERE " + _SCOPE + _ENDED,
 }
-_COLUMNS: LiteralString = (
-    "job_id, tenant, company, type, status, outcome, error, at, closed_as, done, failed, run_at, priority, parked"
-)
+_COLUMNS: LiteralString = """
+    job_id, tenant, company, type, status, outcome, error, at, closed_as, done, failed, run_at, priority, parked, stage
+"""
 _BY_TIME: LiteralString = """
     AND (%(before_at)s::timestamptz IS NULL OR (at, job_id) < (%(before_at)s, %(before_id)s::uuid))
     ORDER BY at DESC, job_id DESC LIMIT %(limit)s

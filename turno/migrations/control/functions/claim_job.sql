@@ -53,6 +53,6 @@ BEGIN ATOMIC
     UPDATE tickets
     SET state = CASE WHEN p_wait > interval '0' THEN 'scheduled' ELSE 'ready' END,
         run_at = CASE WHEN p_wait > interval '0' THEN clock_timestamp() + p_wait ELSE run_at END,
-        worker_id = NULL, token = NULL, attempt = attempt - 1, published_at = NULL
+        worker_id = NULL, token = NULL, claimed_at = NULL, attempt = attempt - 1, published_at = NULL
     WHERE job_id = p_job AND token = p_token AND state = 'running';
 END;

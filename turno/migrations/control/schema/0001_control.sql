@@ -210,6 +210,8 @@ CREATE TABLE tickets (
     crashes      smallint NOT NULL DEFAULT 0,
     -- Set when cancellation of a running job is requested: the worker may read this table, not the job.
     cancel_at    timestamptz,
+    -- The last attempt ended in an error: the job is tried again.
+    retrying     boolean NOT NULL DEFAULT false,
     -- Of the domain concurrency_key, checked by enqueue.
     concurrency_key text,
     -- The position in the order of the key; NULL: any job of the key may be next.
@@ -454,7 +456,7 @@ CREATE VIEW failed_jobs AS
 SELECT d.job_id, n.slug AS tenant, c.slug AS company, d.type,
        CASE d.outcome WHEN 'failed' THEN 'failed' ELSE 'completed' END AS status, d.outcome, d.error, d.died_at AS at,
        d.closed_as, d.items_done AS done, d.items_failed AS failed,
-       NULL::timestamptz AS run_at, NULL::smallint AS priority, NULL::boolean AS parked
+       NULL::timestamptz AS run_at, NULL::smallint AS priority, NULL::boolean AS parked, NULL::text AS stage
 FROM dead_letters d JOIN tenants n ON n.id = d.tenant_id AND n.state = 'active' JOIN companies c ON c.id = n.company_id;
 
 -- Each outcome of a batch as a row.
@@ -469,7 +471,7 @@ CREATE VIEW ended_jobs AS
 SELECT o.job_id, n.slug AS tenant, c.slug AS company, o.type,
        CASE o.outcome WHEN 'cancelled' THEN 'cancelled' ELSE 'completed' END AS status, o.outcome, NULL::text AS error, o.at,
        NULL::text AS closed_as, NULL::integer AS done, NULL::integer AS failed,
-       NULL::timestamptz AS run_at, NULL::smallint AS priority, NULL::boolean AS parked
+       NULL::timestamptz AS run_at, NULL::smallint AS priority, NULL::boolean AS parked, NULL::text AS stage
 FROM outcomes o JOIN tenants n ON n.id = o.tenant_id AND n.state = 'active' JOIN companies c ON c.id = n.company_id
 WHERE o.job_id IS NOT NULL
   AND (o.outcome IN ('completed', 'cancelled')
@@ -480,7 +482,9 @@ CREATE VIEW open_jobs AS
 SELECT t.job_id, n.slug AS tenant, c.slug AS company, t.type,
        CASE t.state WHEN 'running' THEN 'running' ELSE 'pending' END AS status, NULL::text AS outcome, NULL::text AS error,
        due.run_at AS at, NULL::text AS closed_as, NULL::integer AS done, NULL::integer AS failed,
-       due.run_at, t.priority, t.state = 'review' AS parked, t.state, t.worker_id, t.claimed_at
+       due.run_at, t.priority, t.state = 'review' AS parked,
+       CASE WHEN t.state = 'running' THEN CASE WHEN t.cancel_at IS NOT NULL THEN 'cancelling' END
+            WHEN t.retrying THEN 'retrying' END AS stage, t.state, t.worker_id, t.claimed_at
 FROM tickets t JOIN tenants n ON n.id = t.tenant_id AND n.state = 'active' JOIN companies c ON c.id = n.company_id
 CROSS JOIN LATERAL (SELECT CASE WHEN isfinite(t.run_at) THEN t.run_at END AS run_at) AS due;
 

@@ -71,6 +71,7 @@ BEGIN
     END IF;
     UPDATE turno.tickets
     SET state = turno.due_state(p_run_at, concurrency_key), run_at = p_run_at, worker_id = NULL, token = NULL,
+        retrying = p_error IS NOT NULL,
         published_at = NULL, cancel_at = NULL, crashes = crashes + p_crashes
     WHERE job_id = p_job;
 END $$;

@@ -20,10 +20,10 @@ BEGIN
     FROM lost WHERE j.id = lost.id AND j.status = 'running';
     GET DIAGNOSTICS changed = ROW_COUNT;
     INSERT INTO turno.tickets (job_id, tenant_id, queue, type, version, priority, run_at, state, backend, attempt,
-                               crashes, concurrency_key, key_position, awaited_by)
+                               crashes, concurrency_key, key_position, awaited_by, retrying)
     SELECT j.id, turno.tenant_of(current_user), j.queue, j.type, j.version, j.priority, j.run_at,
            turno.due_state(j.run_at, j.concurrency_key), p_backend, j.attempt, j.crashes, j.concurrency_key, j.key_position,
-           j.awaited_by
+           j.awaited_by, j.error IS NOT NULL
     FROM background_jobs j
     WHERE j.finished_at IS NULL AND j.status = 'pending' AND NOT EXISTS (SELECT FROM turno.tickets t WHERE t.job_id = j.id)
     -- Locked, so that a concurrent cancellation waits and then finds the ticket to remove.
