@@ -50,8 +50,11 @@ def test_a_schedule_by_forms_alone(service: Service, ana: Visitor) -> None:
     assert stored(service) == [("nightly", "0 3 * * *", None, "all", 2, True)]
     page = ana.get("/schedules/nightly?branch=north").text
     assert page.count("<li><time") == 5
-    assert 'value="0 3 * * *"' in page
+    assert '<option value="* * *" selected>Every day</option>' in page
+    assert 'name="at" value="03:00"' in page
     assert "nightly" in ana.get("/schedules?branch=north").text
+    assert send(ana, "/schedules/nightly", cron="", days="L * *", at="18:30").status_code == 303
+    assert stored(service)[0][1] == "30 18 L * *"
     assert send(ana, "/schedules/nightly", cron="", every="900").status_code == 303
     assert stored(service) == [("nightly", None, 900, "all", 2, True)]
     send(ana, "/schedules/nightly/pause")
@@ -67,6 +70,8 @@ def test_a_schedule_by_forms_alone(service: Service, ana: Visitor) -> None:
     ("changes", "field", "reply"),
     [
         ({"cron": "61 * * * *"}, "cron", "the field minute is not in order"),
+        ({"cron": "", "days": "* * *", "at": "noon"}, "at", "Write a time such as 03:00."),
+        ({"cron": "", "days": "x", "at": "3:00"}, "cron", "has five fields"),
         ({"cron": "", "every": "1"}, "every", "Write a number of seconds"),
         ({"every": "soon", "cron": ""}, "every", "Write a number of seconds"),
         ({"zone": "<b>Mars"}, "zone", "There is no such time zone."),
@@ -87,7 +92,7 @@ def test_errors_stand_beside_fields_and_input_stays(
     assert "<b>Mars" not in answer.text
     assert stored(service) == []
     if "cron" not in changes:
-        assert 'value="0 3 * * *"' in answer.text
+        assert 'name="at" value="03:00"' in answer.text
 
 
 def test_form_chooses_the_queue(service: Service, ana: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:

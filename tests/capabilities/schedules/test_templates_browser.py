@@ -13,6 +13,7 @@ def test_a_template_is_added_by_form(site: Site, look: str) -> None:
         page.goto(f"{site.url}/admin/templates")
         page.locator("#name").fill("nightly")
         page.locator("#type").select_option("batch_invoicing")
+        page.locator("summary").first.click()
         page.locator("#every").fill("1")
         page.locator("#payload").fill('{"order_ids": [10248]}')
         save = page.locator("form.schedule button")

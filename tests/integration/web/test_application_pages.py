@@ -105,6 +105,18 @@ def test_report_is_requested_and_wrong_period_is_reported(service: Service, ana:
     assert "The period must not end before it begins" in reply
 
 
+def test_bell_is_on_each_page_and_reports_are_listed(service: Service, ana: Visitor) -> None:
+    ana.post("/reports", fields(ana, "/reports", since="2026-01-01", until="2026-12-31", format="csv"))
+    [(job_id, _)] = jobs(service, ana, "consolidated_report")
+    service.end(job_id)
+    pages = ("", "import", "reports", "authorisations", "schedules", "templates", f"jobs/{job_id}", "jobs/x")
+    for page in pages:
+        assert 'data-unread="1"' in ana.get(f"/{page}?branch=north").text, page
+    assert f'id="earlier-{job_id}"' in ana.get("/reports?branch=north").text
+    assert f'id="earlier-{job_id}"' not in ana.get(f"/reports?branch=north&job={job_id}").text
+    assert f'id="earlier-{job_id}"' not in ana.get("/import?branch=north").text
+
+
 def test_checkbox_mails_visitor_with_address_in_token(service: Service) -> None:
     able = service.build(registry=build_registry(), settings=replace(SETTINGS, smtp_from="turno@shop.example"))
     ana, bea = Visitor(able), Visitor(able)

@@ -1,6 +1,6 @@
 """GET /: the list of jobs; an application may show a part of its page above the list."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 from uuid import UUID
@@ -11,7 +11,6 @@ from turno.capabilities.pages.job_page import JobDetail, job_detail
 from turno.capabilities.pages.job_view import JobView, job_views
 from turno.jobs.job import Status
 from turno.store.api import jobs as stored_jobs
-from turno.store.api import notifications
 from turno.web.pages.drawing import draw
 from turno.web.pages.page_routes import PageQuery, Pages
 from turno.web.pages.visit import Visit, reading
@@ -55,12 +54,16 @@ def index(visit: Visit, query: HomeQuery) -> Response:
 
 
 def listed(
-    reader: stored_jobs.Reader, visit: Visit, query: HomeQuery, *, above: Collection[str] = ()
+    reader: stored_jobs.Reader,
+    visit: Visit,
+    query: HomeQuery,
+    *,
+    above: Collection[str] = (),
+    types: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the context of `turno/home.html`: the jobs that the visitor may see, without the jobs `above` the list."""
     return {
-        "unread": notifications.count_unread(reader, visit.user),
-        "jobs": _jobs(reader, visit, query, above=above),
+        "jobs": _jobs(reader, visit, query, above=above, types=types),
         "opened": _opened(reader, visit, query.open),
         "shown": SHOWN,
         "above": above,
@@ -96,10 +99,13 @@ def _opened(reader: stored_jobs.Reader, visit: Visit, wanted: UUID | None) -> Jo
     return job_detail(reader, row, visit, limit=REASONS_SHOWN) if row else None
 
 
-def _jobs(reader: stored_jobs.Reader, visit: Visit, query: HomeQuery, *, above: Collection[str]) -> dict[str, Any]:
+def _jobs(
+    reader: stored_jobs.Reader, visit: Visit, query: HomeQuery, *, above: Collection[str], types: Sequence[str]
+) -> dict[str, Any]:
     wanted = stored_jobs.JobFilter(
         user_id=visit.scope.visible_user,
         statuses=SHOWN.get(query.show, ()),
+        types=types,
         parts=False,
         before=query.before,
         limit=JOBS_SHOWN + 1,

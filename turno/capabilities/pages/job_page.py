@@ -11,7 +11,6 @@ from flask import Response, request
 from turno.capabilities.pages.job_view import JobView, job_views
 from turno.jobs.job import Status
 from turno.store.api import jobs as stored
-from turno.store.api import notifications
 from turno.web.api.job_commands import cancel_job, retry_job
 from turno.web.pages.drawing import draw, go, written
 from turno.web.pages.localizer import of_error, of_event, of_job
@@ -57,7 +56,6 @@ def show(visit: Visit, job_id: str, query: JobQuery) -> Response:
         parts = stored.search(reader, stored.JobFilter(part_of=wanted, limit=PARTS_SHOWN)) if row["parts"] else []
         part_views = job_views(reader, parts[::-1], visit)
         events = stored.events(reader, wanted)
-        unread = notifications.count_unread(reader, visit.user)
     reason_text = of_job if visit.scope.principal.operator else of_event
     history = [
         _changed(event, detail.job, visit) | {"reason": reason_text(event["reason"], visit.localizer)}
@@ -68,7 +66,6 @@ def show(visit: Visit, job_id: str, query: JobQuery) -> Response:
         visit=visit,
         query=query,
         detail=detail,
-        unread=unread,
         sections=sections,
         parts=part_views,
         events=history,

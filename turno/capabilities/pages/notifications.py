@@ -32,11 +32,8 @@ def index(visit: Visit, query: NotificationsQuery) -> Response:
     """Show the notifications, newest first."""
     with reading(visit) as reader:
         rows = stored.search(reader, visit.user, unread=False, before=query.before, limit=SHOWN + 1)
-        unread = stored.count_unread(reader, visit.user)
     notices, before = page_of(rows, SHOWN, partial(_entry, visit=visit), "id")
-    return draw(
-        "turno/notifications.html", visit=visit, query=query, notifications=notices, before=before, unread=unread
-    )
+    return draw("turno/notifications.html", visit=visit, query=query, notifications=notices, before=before)
 
 
 @notification_pages.form("/notifications/<notification_id>/open")

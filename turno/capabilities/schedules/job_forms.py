@@ -10,6 +10,7 @@ from flask import request
 
 from turno.capabilities.schedules.recurrence import LONGEST, LONGEST_CRON, MOST_SPREAD, SHORTEST, InvalidRule, Missed
 from turno.capabilities.schedules.recurring_job import RecurringJob, Row
+from turno.capabilities.schedules.rule_words import EVERY_DAY, choices, chosen, cron_of
 from turno.capabilities.schedules.templates import Opened, RecurringJobs
 from turno.errors import InvalidPayload
 from turno.jobs.converter import converter, payload_text
@@ -128,8 +129,9 @@ def saved_body(kind: type[B], row: Row, **computed: Any) -> B:
     return from_row(kind, row, priority=Priority(row["priority"]).word, user=row["user_id"], **computed)
 
 
-FIELDS = ("name", "type", "payload", "cron", "every", "zone", "spread", "missed", "priority", "queue")
-NEW = {"missed": "once", "priority": "normal", "zone": "UTC", "payload": "{}"}
+EXPERT_FIELDS = ("cron", "every", "spread", "missed", "priority", "queue")
+FIELDS = ("days", "at", "name", "type", "payload", "cron", "every", "zone", "spread", "missed", "priority", "queue")
+NEW = {"days": EVERY_DAY, "at": "03:00", "missed": "once", "priority": "normal", "zone": "UTC", "payload": "{}"}
 LONGEST_NUMBER = 9  # digits
 FIELD_OF_KIND = {Kind.UNKNOWN_TYPE: "type", Kind.NOT_FOUND: "name", Kind.REFUSED: "name"}
 
@@ -154,7 +156,13 @@ def form_fields(values: Mapping[str, Any], problems: list[FieldProblem], localiz
         field, _, within = problem.field.partition(".")
         text = f"{within}: {problem.problem}" if within else problem.problem
         wrong[field] = f"{wrong[field]}; {text}" if field in wrong else text
+    days = choices(localizer)
+    if "days" not in values and (times := chosen(values.get("cron"), days)):
+        values = {**values, **times, "cron": None}
     return {
+        "days": days,
+        "new": values is NEW,
+        "expert": not values.get("days") or not wrong.keys().isdisjoint(EXPERT_FIELDS),
         "saved": {field: "" if values.get(field) is None else values[field] for field in FIELDS},
         "wrong": wrong,
         "types": {handler.type: localizer.title(handler.type) for handler in services().registry.handlers},
@@ -163,8 +171,16 @@ def form_fields(values: Mapping[str, Any], problems: list[FieldProblem], localiz
 
 
 def _body(form: Mapping[str, str]) -> RecurringJobBody:
-    """Return the body that a form has; an empty field counts as left out. Raises Problem 400 with all problems."""
+    """Return the body that a form has; an empty field counts as left out. Raises Problem 400 with all problems.
+
+    A cron expression or an interval takes precedence over the days and the time.
+    """
     given: dict[str, Any] = {"type": form.get("type", "")}
+    days = form.get("days", "")
+    if days and not form.get("cron", "").strip() and not form.get("every", "").strip():
+        given["cron"] = cron_of(days, form.get("at", ""))
+        if given["cron"] is None:
+            raise invalid([FieldProblem("at", "is a time of day such as 03:00")])
     for name in ("cron", "zone", "missed", "priority", "queue"):
         if text := form.get(name, "").strip():
             given[name] = text

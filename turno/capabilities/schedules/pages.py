@@ -18,7 +18,7 @@ from turno.capabilities.schedules.api import (
 )
 from turno.capabilities.schedules.job_forms import NEW, form_fields, remove_job, save_form, switch_job
 from turno.capabilities.schedules.listed import list_schedules
-from turno.store.api import notifications
+from turno.capabilities.schedules.rule_words import in_words, next_in_words
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.page_routes import OperatorPages, OperatorVisit, PageQuery, Pages
 from turno.web.pages.visit import Visit, reading
@@ -28,6 +28,8 @@ from turno.web.services import as_operator, at
 
 schedule_pages = Pages("schedule_pages", __name__, template_folder="templates")
 schedule_list = OperatorPages("operator_schedules", __name__)
+schedule_pages.add_app_template_global(in_words, "rule_in_words")
+schedule_pages.add_app_template_global(next_in_words, "next_in_words")
 
 SHOWN = 50
 SHOWN_TO_OPERATORS = 100
@@ -96,14 +98,12 @@ def remove(visit: Visit, name: str) -> Response:
 def _list(visit: Visit, query: SchedulesQuery, values: Mapping[str, Any], problems: list[FieldProblem]) -> Response:
     with reading(visit) as reader:
         rows = stored.search(reader, visit.scope.visible_user, after=query.after or "", limit=SHOWN + 1)
-        unread = notifications.count_unread(reader, visit.user)
     bodies = [schedule_body(ScheduleSummary, row, visit.scope.tenant, at(""), shown=1) for row in rows[:SHOWN]]
     return draw(
         "turno/schedules.html",
         status=Kind.INVALID_REQUEST.status if problems else 200,
         visit=visit,
         query=query,
-        unread=unread,
         schedules=bodies,
         after=bodies[-1].name if len(rows) > SHOWN else None,
         fields=form_fields(values, problems, visit.localizer),
@@ -114,8 +114,6 @@ def _detail_page(
     visit: Visit, query: PageQuery, name: str, values: Mapping[str, Any] | None, problems: list[FieldProblem]
 ) -> Response:
     schedule = find_schedule(visit.scope, name)
-    with reading(visit) as reader:
-        unread = notifications.count_unread(reader, visit.user)
     if values is None:
         values = asdict(schedule) | {"payload": json.dumps(schedule.payload, indent=2, ensure_ascii=False)}
     return draw(
@@ -123,7 +121,6 @@ def _detail_page(
         status=Kind.INVALID_REQUEST.status if problems else 200,
         visit=visit,
         query=query,
-        unread=unread,
         schedule=schedule,
         fields=form_fields(values, problems, visit.localizer),
     )

@@ -8,12 +8,11 @@ from uuid import UUID
 from flask import Response
 
 from turno.capabilities.schedules.job_forms import StoredRule
-from turno.store.api import notifications
 from turno.tenancy.identity.session import call_as_api
 from turno.web.admission import Scope
 from turno.web.pages.drawing import draw, go
 from turno.web.pages.page_routes import PageQuery, Pages
-from turno.web.pages.visit import Visit, reading
+from turno.web.pages.visit import Visit
 from turno.web.responses import Kind, Problem, from_row
 from turno.web.routes import Call, Routes
 from turno.web.services import services
@@ -95,9 +94,7 @@ def switch_copy(scope: Scope, name: str, *, pause: bool) -> CopyBody:
 @template_pages.page("/templates")
 def show_copies(visit: Visit, query: PageQuery) -> Response:
     """List the templates in this tenant."""
-    with reading(visit) as reader:
-        unread = notifications.count_unread(reader, visit.user)
-    return draw("turno/templates.html", visit=visit, query=query, unread=unread, copies=list_copies(visit.scope))
+    return draw("turno/templates.html", visit=visit, query=query, copies=list_copies(visit.scope))
 
 
 @template_pages.form("/templates/<name>/pause")

@@ -8,6 +8,7 @@ from flask import Response, redirect, render_template, request
 
 from turno.web.pages.localizer import Localizer, remember_language
 from turno.web.pages.visit import localizer, signed_in
+from turno.web.responses import Kind
 from turno.web.services import at, requested_on_this_machine, requested_path, services
 
 POLICY = (
@@ -36,6 +37,7 @@ def draw(
     frame = {
         "visit": visit,
         "live": live and visit is not None,
+        "bell": status < Kind.FAULT.status,
         "signed_in": signed_in(),
         "say": spoken.say,
         "localizer": spoken,

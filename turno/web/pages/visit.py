@@ -3,13 +3,16 @@
 import logging
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from urllib.parse import urlencode
 
+import psycopg
 from flask import g, request
 from markupsafe import Markup
 
 from turno.jobs.error_record import line_of
+from turno.store.api import notifications
 from turno.store.api.jobs import Reader
 from turno.tenancy.identity.directory import UnknownTenant
 from turno.web.admission import Scope, scope_within
@@ -42,7 +45,7 @@ def _open(principal: Principal, slug: str) -> bool:
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Visit:
     """One request of a signed-in user, within one branch."""
 
@@ -60,6 +63,15 @@ class Visit:
     def user(self) -> str:
         """The visitor."""
         return self.scope.principal.user
+
+    @cached_property
+    def unread(self) -> int:
+        """The number of unread notifications; 0 while the database is away."""
+        try:
+            with reading(self) as reader:
+                return notifications.count_unread(reader, self.user)
+        except psycopg.Error:
+            return 0
 
     @property
     def submission_fields(self) -> Markup:

@@ -201,6 +201,11 @@ function prepareTimes() {
   }
 }
 
+// A new form has the reader's own time zone.
+for (const zone of document.querySelectorAll("#zone[data-own]")) {
+  zone.value = Intl.DateTimeFormat().resolvedOptions().timeZone ?? zone.value;
+}
+
 /* Begin -------------------------------------------------------------------------------------------- */
 
 prepareTimes();
