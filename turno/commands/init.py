@@ -5,17 +5,20 @@ import keyword
 import re
 import secrets
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from string import Template
-from typing import NamedTuple
+from typing import LiteralString, NamedTuple
 
 import click
+import psycopg
 from click.core import ParameterSource
 from dotenv import dotenv_values
 
 from turno.commands.output import print_message
 from turno.environment import setting
 from turno.errors import InvalidSettings, TurnoError
+from turno.wiring.embedded_server import started
 
 FILE, IGNORED = Path(".env"), Path(".gitignore")
 TEMPLATES = Path(__file__).with_name("project")
@@ -66,24 +69,50 @@ def _key() -> str:
 PROJECT = Path("pyproject.toml")
 PACKAGE = re.compile(r"[a-z_][a-z0-9_]*(\.[a-z_][a-z0-9_]*)*")
 LIST = "HANDLERS"
-NEXT = (
-    "next: check DATABASE_URL in .env, then",
-    "  turno db plan                                    show the changes to that database",
-    "  turno db migrate",
-    "  turno schema adopt suc0001                              a tenant with its tables in the schema suc0001",
-    '  turno tenant add suc0001 --company acme --name "Acme"   or a tenant with a new schema',
-    "  turno doctor                                            print problems and remedies",
-)
+SERVER = Path(".turno/database")
+CONNECT_SECONDS = 3
+INSTALLED: LiteralString = "SELECT to_regclass('turno.tenants') IS NOT NULL"
+# A schema with tables that Turno could adopt: no tenant, and none of PostgreSQL's.
+TO_ADOPT: LiteralString = """
+SELECT n.nspname FROM pg_catalog.pg_namespace n
+WHERE n.nspname !~ '^(pg_|t_)' AND n.nspname NOT IN ('information_schema', 'public', 'turno')
+  AND EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relnamespace = n.oid AND c.relkind IN ('r', 'p'))
+ORDER BY 1 LIMIT 1
+"""
+
+
+def next_steps(url: str) -> Iterator[str]:
+    """Yield the commands that this database needs next; reads the database and changes nothing."""
+    installed, schema = False, None
+    try:
+        with psycopg.connect(url, connect_timeout=CONNECT_SECONDS, autocommit=True) as admin:
+            (installed,) = admin.execute(INSTALLED).fetchone() or (False,)
+            (schema,) = admin.execute(TO_ADOPT).fetchone() or (None,)
+        yield "next:"
+    except psycopg.Error as error:
+        yield f"the database of .env does not answer: {str(error).strip().splitlines()[0]}"
+        yield "correct the URL in .env, or start a server in this folder by `turno init --embedded`; next:"
+    if not installed:
+        yield "  turno db plan      show the changes to that database"
+    yield "  turno db migrate"
+    if schema:
+        yield f"  turno schema adopt {schema}      a tenant with its tables in the schema {schema}"
+    else:
+        yield '  turno tenant add suc0001 --company acme --name "Acme"      a tenant with a new schema'
+    yield "  turno doctor       print problems and remedies"
 
 
 @click.command(epilog="Example: turno init --package app.jobs")
 @click.option("--package", default="jobs", show_default=True, help="Where the handlers go, such as app.jobs.")
 @click.option("--handler", default="monthly_report", show_default=True, help="The type of the first handler.")
 @click.option("--database-url", metavar="URL", help="The database; postgresql://localhost:5432/postgres by default.")
-def init(package: str, handler: str, database_url: str | None) -> None:
-    """Prepare this folder: `.env` with keys, one handler with its test. Touches no database and overwrites nothing."""
+@click.option("--embedded", is_flag=True, help="Start a server for development in .turno/database, and use it.")
+def init(package: str, handler: str, database_url: str | None, *, embedded: bool) -> None:
+    """Prepare this folder: `.env` with keys, one handler with its test. Changes no database and overwrites nothing."""
     if not PACKAGE.fullmatch(package):
         raise InvalidSettings([f"--package={package[:60]!r}: expected a package's name, such as jobs or app.jobs"])
+    if embedded:
+        database_url = _embedded(database_url)
     given = click.get_current_context().get_parameter_source
     if there := setting("handlers"):
         print_message(f"kept TURNO_HANDLERS={there}: add a handler with `turno handler add NAME`")
@@ -100,8 +129,17 @@ def init(package: str, handler: str, database_url: str | None) -> None:
         print_message("ignored --database-url: .env or the environment has another TURNO_DATABASE_URL; change it there")
     if keep_out_of_git():
         print_message("added .env to .gitignore")
-    for line in NEXT:
+    for line in next_steps(setting("database_url")):
         print_message(line)
+
+
+def _embedded(database_url: str | None) -> str:
+    """Start the server of this folder, and return its URL."""
+    if database_url:
+        raise InvalidSettings(["give either --database-url or --embedded"])
+    url = started(SERVER.absolute())
+    print_message(f"PostgreSQL runs in {SERVER}")
+    return url
 
 
 def _name_handlers(reference: str) -> str:

@@ -9,15 +9,17 @@ import pytest
 
 from cli.servers.postgres_files import processes_in
 from turno.testing import private_postgres as kit
-from turno.testing.private_postgres import NoServer, private_postgres
+from turno.testing.private_postgres import private_postgres
+from turno.wiring import embedded_server
+from turno.wiring.embedded_server import NoServer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize("namespace", [kit.NAMESPACE, ("false",)], ids=["namespace", "nobody"])
+@pytest.mark.parametrize("namespace", [embedded_server.NAMESPACE, ("false",)], ids=["namespace", "nobody"])
 def test_server_needs_password_and_leaves_nothing(namespace: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kit, "NAMESPACE", namespace)
+    monkeypatch.setattr(embedded_server, "NAMESPACE", namespace)
     with private_postgres() as server:
         with psycopg.connect(server.url) as connection:
             assert connection.execute("SELECT current_setting('fsync')").fetchone() == ("off",)
