@@ -53,23 +53,22 @@ def fill(installation: Administration, slug: str, share: range) -> list[int]:
 
 
 def restock(installation: Administration, slug: str) -> int:
-    """Order everything of a branch once more, today, and return how many orders that makes; the first has no lines."""
+    """Order everything of a branch once more, today; return how many orders its page lists. The first has no lines."""
     with installation.as_owner(slug) as admin:
         admin.execute(
-            "INSERT INTO orders SELECT id + %(fresh)s, customer_id, current_date, currency FROM orders",
+            "INSERT INTO orders SELECT id + %(fresh)s, customer_id, current_date, currency FROM orders"
+            " WHERE id <= %(fresh)s",
             {"fresh": FRESH},
         )
-        return admin.execute(
+        admin.execute(
             """
-            WITH lines AS (
-                INSERT INTO order_lines
-                SELECT order_id + %(fresh)s, line_no, product_id, quantity, unit_price, discount FROM order_lines
-                WHERE order_id > (SELECT min(id) FROM orders)
-            )
-            SELECT FROM orders WHERE id > %(fresh)s
+            INSERT INTO order_lines
+            SELECT order_id + %(fresh)s, line_no, product_id, quantity, unit_price, discount FROM order_lines
+            WHERE order_id > (SELECT min(id) FROM orders) AND order_id <= %(fresh)s
             """,
             {"fresh": FRESH},
-        ).rowcount
+        )
+        return admin.execute("SELECT FROM billable_orders").rowcount
 
 
 def invoiced(installation: Administration, slug: str) -> Invoiced:

@@ -95,7 +95,7 @@ class Demo:
                 f"token:  {self.token}",
                 f"        (user {USER}, all three branches, for a day)",
                 f"try:    curl -H 'Authorization: Bearer {self.token}' {address}",
-                f"        turno job list --tenant {first}   (in another terminal, in this folder)",
+                f"        uv run turno job list --tenant {first}   (in another terminal, in this folder)",
                 "Ctrl-C ends everything; the data stays in " + self._folder.path.name,
             )
         )

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import http.client
 import json
+import re
+import shlex
 import signal
 import socket
 import subprocess
 import sys
 import uuid
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +69,15 @@ def test_demo_invoices_repeatedly_and_leaves_no_process(tmp_path: Path, marked: 
 
 
 @pytest.fixture
-def open_demo(tmp_path: Path, marked: dict[str, str], interruptible: None) -> Iterator[subprocess.Popen[str]]:
+def printed() -> list[str]:
+    """The lines of the open demo."""
+    return []
+
+
+@pytest.fixture
+def open_demo(
+    tmp_path: Path, marked: dict[str, str], printed: list[str], interruptible: None
+) -> Iterator[subprocess.Popen[str]]:
     """A demo that has left its pages open."""
     del interruptible
     as_checkout(tmp_path)
@@ -79,20 +90,28 @@ def open_demo(tmp_path: Path, marked: dict[str, str], interruptible: None) -> It
         text=True,
     ) as process:
         assert process.stdout is not None
-        lines = []
         for line in process.stdout:
-            lines.append(line)
+            printed.append(line)
             if line.startswith("Ctrl-C"):
                 break
         else:
-            pytest.fail("".join(lines))
+            pytest.fail("".join(printed))
         yield process
         process.kill()
 
 
 def test_an_open_demo_serves_other_terminals_until_ctrl_c(
-    open_demo: subprocess.Popen[str], tmp_path: Path, marked: dict[str, str]
+    open_demo: subprocess.Popen[str], tmp_path: Path, marked: dict[str, str], printed: list[str]
 ) -> None:
+    url, token, waiting, command = (
+        match[1]
+        for pattern in (r"page: +(\S+)", r"token: +(\S+)", r"(\d+) new orders wait", r"  uv run turno (.+?)  ")
+        if (match := re.search(pattern, "".join(printed)))
+    )
+    with closing(http.client.HTTPConnection(url.removeprefix("http://"), timeout=30)) as web:
+        web.request("GET", "/?branch=suc0001", headers={"Cookie": f"turno={token}"})
+        assert f"<b>{waiting} orders</b>" in web.getresponse().read().decode()
+    assert "data_import" in turno(*shlex.split(command), environment=marked, folder=tmp_path).stdout
     listed = turno("job", "list", "--tenant", "suc0002", environment=marked, folder=tmp_path)
     assert "200/200" in listed.stdout, listed.stderr
     scheduled = turno("schedule", "list", "--all", environment=marked, folder=tmp_path)

@@ -110,6 +110,10 @@ def test_every_screen_is_accessible(crowded: Site, look: dict[str, Any]) -> None
         page.keyboard.press("?")
         expect(page.get_by_role("dialog")).to_be_visible()
         assert_fit_for_everybody(page, "the keys")
+        for path in ("import", "reports", "authorisations", "schedules", "templates"):
+            page.goto(f"{crowded.url}/{path}?branch=suc0003")
+            page.locator("main summary").evaluate_all("all => all.forEach((one) => one.click())")
+            assert_fit_for_everybody(page, path)
         page.goto(f"{crowded.url}/jobs/x?branch=suc0003")
         assert_fit_for_everybody(page, "a problem")
 
