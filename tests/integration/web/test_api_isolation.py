@@ -30,6 +30,7 @@ BY_ID = [
     ("POST", "/api/jobs/{}/effects/settle", "job"),
     ("GET", "/api/jobs/{}/stream", "job"),
     ("GET", "/api/jobs/{}/files", "job"),
+    ("GET", "/api/jobs/{}/values", "job"),
     ("GET", "/api/files/{}", "file"),
     ("PUT", "/api/files/{}/pieces/0", "file"),
     ("GET", "/api/schedules/{}", "schedule"),
