@@ -114,13 +114,14 @@ class Maintenance:
                 self._run_due()
 
     def run_unattended(self) -> bool:
-        """Run the due tasks, but for the urgent ones, if no other process maintains the installation; say whether."""
+        """Run the due tasks, but for the urgent ones, if no other process does; return whether it ran."""
         ran = False
         with _logged():
             if self.engine.take_lease("maintenance", process_name(), LEASE, UNATTENDED):
                 ran = True
                 self.engine.take_lease(*STEADY, renew=True)
-                self.announce()
+                with _logged():
+                    self.announce()
                 self._run_due()
         return ran
 

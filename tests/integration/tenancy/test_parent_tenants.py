@@ -95,6 +95,7 @@ def test_parent_that_cannot_be_is_refused_by_name(example: ExampleInstallation, 
         ("suc0001caja002", "northwind", "suc0099", "there is no such active tenant; see `turno tenant list`"),
         ("suc0001caja002", "northwind", REGISTER, "it has the parent suc0001; choose a tenant without a parent"),
         ("rival0001", "rival", "suc0001", "it is a tenant of northwind; choose a tenant of rival"),
+        ("suc0002", "northwind", "suc0002", "choose another tenant"),
         (REGISTER, "northwind", "suc0002", "it has the parent suc0001; remove the tenant first"),
         ("suc0001", "northwind", "suc0002", "it has children; remove the tenant first"),
     ):

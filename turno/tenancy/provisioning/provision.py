@@ -233,7 +233,9 @@ def _set_parent(admin: Connection[Any], logins: Logins, tenant: Tenant, slug: st
         raise InvalidParent(
             tenant.slug, slug, f"it is a tenant of {parent.company}; choose a tenant of {tenant.company}"
         )
-    if parent.parent or parent.id == tenant.id:
+    if parent.id == tenant.id:
+        raise InvalidParent(tenant.slug, slug, "choose another tenant")
+    if parent.parent:
         raise InvalidParent(tenant.slug, slug, f"it has the parent {parent.parent}; choose a tenant without a parent")
     if tenant.parent or tenant.readers_role:
         present = f"the parent {tenant.parent}" if tenant.parent else "children"

@@ -70,7 +70,8 @@ class Visit:
         try:
             with reading(self) as reader:
                 return notifications.count_unread(reader, self.user)
-        except psycopg.Error:
+        except psycopg.Error as error:
+            log.warning("the bell has no number: %s", error)
             return 0
 
     @property
