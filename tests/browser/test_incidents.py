@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from datetime import timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
+import psycopg
 import pytest
 from playwright.sync_api import expect
 
 from tests.situations import SITUATIONS
+from turno.maintenance.tasks import beside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from tests.site import Site
 
 
-LEASES = ["sweep", "maintenance", "upkeep", "steady sweeps"]
+LEASES = ["sweep", "maintenance", "upkeep"]
 
 
 class Incident(NamedTuple):
@@ -84,12 +87,24 @@ def operator(module_site: Site) -> Iterator[Page]:
 
 @pytest.fixture
 def unrepaired(module_site: Site) -> Iterator[ExitStack]:
-    """The maintenance of the web waits for its leases, so that it repairs no incident before the operator sees it."""
+    """Another process maintains, so that the web repairs no incident before the operator sees it.
+
+    The end of its sessions ends a round of the web that has the lease already.
+    """
     example = module_site.example
     example.reset()
-    leases = "INSERT INTO turno.leases SELECT n, 'test', now() + interval '1 hour' FROM unnest(%s::text[]) n"
-    example.rows(f"{leases} ON CONFLICT (name) DO UPDATE SET holder = 'test', until = excluded.until", LEASES)
-    with ExitStack() as over:
+
+    def maintain() -> None:
+        # A lease that ends later than its period permits would be taken.
+        leases = "INSERT INTO turno.leases SELECT n, 'test', now() + interval '8 s' FROM unnest(%s::text[]) n"
+        session.execute(f"{leases} ON CONFLICT (name) DO UPDATE SET holder = 'test', until = excluded.until", [LEASES])
+
+    with psycopg.connect(example.url, autocommit=True) as session, ExitStack() as over:
+        maintain()
+        over.enter_context(beside(maintain, timedelta(seconds=1)))
+        steady = "INSERT INTO turno.leases VALUES ('steady sweeps', 'test', now() + interval '10 minutes')"
+        example.rows(f"{steady} ON CONFLICT DO NOTHING")
+        example.rows("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'turno-engine'")
         over.callback(example.rows, "UPDATE turno.tenants SET paused_at = NULL")
         yield over
 
