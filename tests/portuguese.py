@@ -44,8 +44,8 @@ msgstr[1] "{n} pedidos"
 msgid "type batch_invoicing"
 msgstr "Faturas"
 
-msgid "mail cancelled"
-msgstr "{title}: cancelado"
+msgid "cancelled"
+msgstr "Cancelado"
 
 msgid "mail ended"
 msgstr "Seu trabalho em {tenant} terminou em {moment} UTC."

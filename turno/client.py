@@ -23,7 +23,7 @@ from turno.errors import TurnoError
 __all__ = ["Client", "ClientError", "Job", "NotEnded", "Refused", "Unavailable"]
 
 Status = Literal["accepted", "pending", "running", "completed", "failed", "cancelled"]
-Outcome = Literal["completed", "completed_with_failures", "nothing_done", "failed", "cancelled"]
+Outcome = Literal["completed", "completed_with_failures", "nothing_done", "failed", "cancelled", "expired"]
 ENDED = frozenset({"completed", "failed", "cancelled"})
 LONGEST_WAIT_SECONDS = 30  # seconds of waiting in one request, of any longer wait
 POLL_SECONDS = 2.0

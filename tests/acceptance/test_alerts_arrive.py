@@ -43,7 +43,7 @@ def test_a_failure_of_one_tenant_arrives_within_a_minute(example: ExampleInstall
             ("raised", "failures", example.other.slug)
         ]
         alert, end = sorted(mail.mails, key=lambda mail: mail["To"] == "eva@shop.example")
-        assert end["Subject"] == "faulty: listo"
+        assert end["Subject"] == "faulty · Listo"
         assert f"faulty fails in {example.other.slug}" in alert["Subject"]
         assert example.one.slug not in alert.get_content()
 

@@ -78,7 +78,7 @@ def _section(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         print_table(headers, rows)
 
 
-CONTROL_HEADERS = ("tenant", "job", "type", "state", "failed items", "at", "error")
+CONTROL_HEADERS = ("tenant", "job", "type", "state", "closed", "failed items", "at", "error")
 GROUP_HEADERS = ("jobs", "failed items", "tenants", "first", "last", "example", "of", "name")
 GROUP_BY: tuple[GroupBy, ...] = get_args(GroupBy)
 
@@ -129,7 +129,7 @@ def list_jobs(*, everywhere: bool, needs_review: bool, group_by: GroupBy | None,
             rows = find_jobs(operator, chosen, limit=limit)
         now = datetime.now(UTC)
         show(rows, CONTROL_HEADERS, [
-            (row["tenant"], row["job_id"], row["type"], row["closed_as"] or control_label(row, now),
+            (row["tenant"], row["job_id"], row["type"], control_label(row, now), row["closed_as"] or "",
              row["failed"] or "", row["at"], row["error"]) for row in rows
         ])  # fmt: skip
 
@@ -221,7 +221,7 @@ def details(job: Mapping[str, Any]) -> list[tuple[str, Any]]:
         ("job", job["id"]),
         ("type", job["type"]),
         ("state", label(job)),
-        ("outcome", outcome(job["status"], job["done"], job["failed"])),
+        ("outcome", outcome(job["status"], job["reason"], job["done"], job["failed"])),
         ("reason", job["reason"]),
         ("waiting for", waiting_for(job)),
         ("progress", " ".join(filter(None, (progress(job), job["message"])))),

@@ -20,7 +20,17 @@ from turno.wiring.logins import operator_session
 
 REQUESTED = {"quiet": "quiet", "stop": "stopping"}
 WORKER_HEADERS = ("host", "pid", "backend", "queues", "types", "started", "silent s", "state")
-BACKEND_HEADERS = ("backend", "workers", "tenants", "scheduled", "ready", "published", "running", "stranded", "oldest")
+BACKEND_HEADERS = (
+    "backend",
+    "workers",
+    "tenants",
+    "scheduled",
+    "waiting",
+    "published",
+    "running",
+    "stranded",
+    "oldest",
+)
 ONLY_BESIDE_WORK = (
     "No resident process and no cron job runs maintenance: lost jobs, retries and delayed jobs start within a minute"
     " after the next submission, and not before."

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from turno.jobs.job import Status
 
 # `outcome_of` in the tenant schema has the same rule, for the statistics and filters.
-Outcome = Literal["completed", "completed_with_failures", "nothing_done", "failed", "cancelled"]
+Outcome = Literal["completed", "completed_with_failures", "nothing_done", "failed", "cancelled", "expired"]
 Label = Literal[
     "waiting",
     "scheduled",
@@ -28,13 +28,27 @@ STATUS_AFTER: dict[Outcome, Status] = {
     "nothing_done": Status.COMPLETED,
     "failed": Status.FAILED,
     "cancelled": Status.CANCELLED,
+    "expired": Status.CANCELLED,
 }
+EXPIRED = "expired"  # reason of a job that no worker began before its `expires_at`
 # Outcomes that operators see as failures: the job failed, or some or all of its items did.
 FAILURES: tuple[Outcome, ...] = ("failed", "nothing_done", "completed_with_failures")
 
 
-def outcome(status: str, done: int | None, failed: int | None) -> Outcome | None:
-    """Return the outcome of a job with this status and these counts of items; None while it is open."""
+LABELS: dict[Outcome, Label] = {
+    "completed": "done",
+    "completed_with_failures": "done, some failed",
+    "nothing_done": "not done, all failed",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "expired": "expired",
+}
+# Messages of labels without the number of failed items, which is in the labels' own messages.
+UNCOUNTED: dict[Label, str] = {"done, some failed": "some failed", "not done, all failed": "none done"}
+
+
+def outcome(status: str, reason: str | None, done: int | None, failed: int | None) -> Outcome | None:
+    """Return the outcome of a job with this status, reason and counts of items; None while it is open."""
     match Status(status):
         case Status.COMPLETED if failed:
             return "completed_with_failures" if done else "nothing_done"
@@ -43,7 +57,7 @@ def outcome(status: str, done: int | None, failed: int | None) -> Outcome | None
         case Status.FAILED:
             return "failed"
         case Status.CANCELLED:
-            return "cancelled"
+            return "expired" if reason == EXPIRED else "cancelled"
     return None
 
 
@@ -52,6 +66,9 @@ def label(job: Mapping[str, Any]) -> Label:
 
     `run_at` is None for a job in review.
     """
+    ended = outcome(job["status"], job["reason"], job["done"], job["failed"])
+    if ended is not None:
+        return LABELS[ended]
     match Status(job["status"]):
         case Status.PENDING if job["run_at"] is None:
             return "needs review"
@@ -59,19 +76,7 @@ def label(job: Mapping[str, Any]) -> Label:
             return "scheduled" if job["error"] is None else "retrying"
         case Status.PENDING:
             return "waiting"
-        case Status.RUNNING:
-            return "running" if job["cancel_requested_at"] is None else "cancelling"
-    return label_of_end(job["status"], job["reason"], job["done"], job["failed"])
-
-
-# Without the reason of an end: an expired job is cancelled.
-LABELS: dict[Outcome, Label] = {
-    "completed": "done",
-    "completed_with_failures": "done, some failed",
-    "nothing_done": "not done, all failed",
-    "failed": "failed",
-    "cancelled": "cancelled",
-}
+    return "running" if job["cancel_requested_at"] is None else "cancelling"
 
 
 def control_label(row: Mapping[str, Any], now: datetime) -> Label:
@@ -85,13 +90,6 @@ def control_label(row: Mapping[str, Any], now: datetime) -> Label:
     if row["run_at"] is None or row["run_at"] <= now:
         return "waiting"
     return "retrying" if row["stage"] == "retrying" else "scheduled"
-
-
-def label_of_end(status: str, reason: str | None, done: int | None, failed: int | None) -> Label:
-    """Return the label of a job that ended with this status and reason, and these counts of items."""
-    ended = outcome(status, done, failed)
-    assert ended is not None, "the job is open"  # noqa: S101 - the caller's match
-    return "expired" if ended == "cancelled" and reason == "expired" else LABELS[ended]
 
 
 def waiting_for(job: Mapping[str, Any]) -> str | None:

@@ -24,6 +24,7 @@ from turno.jobs.converter import load_payload, payload_digest
 from turno.jobs.handler import JobHandler, Registry
 from turno.jobs.job import Batch, Claim
 from turno.jobs.json_text import serialise
+from turno.jobs.label import EXPIRED
 from turno.jobs.outcome import AwaitReview, Cancel, Completed, Decision, Fail, Outcome, Reschedule, Retry, decide
 from turno.runner import exit_codes
 from turno.runner.context import AttemptContext
@@ -298,7 +299,7 @@ class Attempt:
         if self.started.cancelled:
             return Cancel("cancelled on request")
         if self.started.expired:
-            return Cancel("expired")
+            return Cancel(EXPIRED)
         try:
             payload = load_payload(self.handler, self.started.payload)
         except InvalidPayload as error:

@@ -213,7 +213,7 @@ def test_stats_count_outcomes_and_times_by_type(service: Service) -> None:
     }
     assert sum(point["completed"] for point in body["over_time"]) == 3
     assert {point["line"] for point in body["over_time"]} == {"greetings"}
-    assert [(queue["type"], queue["ready"]) for queue in body["queues"]] == [("greetings", 1)]
+    assert [(queue["type"], queue["waiting"]) for queue in body["queues"]] == [("greetings", 1)]
     assert {worker["backend"] for worker in body["workers"]} == {"exec", "pool", "rabbitmq"}
 
 

@@ -66,7 +66,7 @@ def test_one_mail_is_sent_per_end_despite_retries(
     assert (reply.run_round(), reply.run_round()) == (1, 0)
     (each,) = mail.mails
     assert (each["To"], each["From"]) == ("eva@shop.example", "Turno <turno@shop.example>")
-    assert each["Subject"] == "faulty: falló"
+    assert each["Subject"] == "faulty · Falló"
     assert each["Message-ID"] == f"<{job_id}@turno.invalid>"
     text = each.get_content()
     assert f"https://t.example/jobs/{job_id}?branch=suc0001&lang=es" in text
@@ -84,7 +84,7 @@ def test_mail_in_a_language_of_the_application(
     with closing(engine_of(example.settings)) as engine:
         assert Webhooks(engine, settings).run_round() == 1
     (each,) = mail.mails
-    assert each["Subject"] == "Faturas: cancelado"
+    assert each["Subject"] == "Faturas · Cancelado"
     assert "Seu trabalho em suc0001" in each.get_content()
 
 
@@ -149,4 +149,4 @@ def test_maintenance_mails_with_the_settings_of_alerts(
 ) -> None:
     ended(example, EVA)
     run_deliveries(replace(example.settings, smtp_url=mail.url, smtp_from="turno@shop.example"))
-    assert [each["Subject"] for each in mail.mails] == ["Invoicing: it was cancelled"]
+    assert [each["Subject"] for each in mail.mails] == ["Invoicing · Cancelled"]

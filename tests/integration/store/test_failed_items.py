@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.attempt_in_process import attempt
 from tests.misbehaving_handlers import Faulty
 from tests.misdeeds.deed import DEEDS, FaultyPayload
 from turno.errors import PermanentFailure
+from turno.jobs import label
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.session import service_session
 
@@ -180,13 +182,8 @@ def test_purge_removes_failures_with_their_jobs(example: ExampleInstallation) ->
     assert (example.rows("SELECT FROM background_jobs"), example.rows(LETTERS)) == ([], [])
 
 
-@pytest.mark.parametrize("failed", [None, 0, 2])
-@pytest.mark.parametrize("done", [None, 0, 3])
-@pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
-def test_outcome_of_agrees_with_the_label(
-    example: ExampleInstallation, status: str, done: int | None, failed: int | None
-) -> None:
-    from turno.jobs.label import outcome  # noqa: PLC0415 - the name of a parameter above
-
-    (row,) = example.rows("SELECT outcome_of(%s, %s, %s) AS outcome", status, done, failed)
-    assert row["outcome"] == outcome(status, done, failed)
+def test_outcome_of_agrees_with_the_label(example: ExampleInstallation) -> None:
+    statuses, reasons = ("completed", "failed", "cancelled"), (None, "expired", "cancelled by its user")
+    for ended in product(statuses, reasons, (None, 0, 3), (None, 0, 2)):
+        (row,) = example.rows("SELECT outcome_of(%s, %s, %s, %s) AS outcome", *ended)
+        assert row["outcome"] == label.outcome(*ended), ended

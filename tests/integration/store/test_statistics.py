@@ -333,7 +333,7 @@ def test_waiting_jobs_are_counted_by_backend_and_type(example: ExampleInstallati
         example.enqueue({"order_ids": [1]}, tenant=tenant)
     example.rows("UPDATE turno.tickets SET run_at = now() - interval '1 min'")
     (queue,) = counts.queued(operator)
-    assert (queue["tenant"], queue["type"], queue["ready"], queue["running"]) == ("", "batch_invoicing", 2, 0)
+    assert (queue["tenant"], queue["type"], queue["waiting"], queue["running"]) == ("", "batch_invoicing", 2, 0)
     assert 60 <= queue["oldest_wait"] < 120
     assert [queue["tenant"] for queue in counts.queued(operator, tenants=True)] == [
         example.one.slug,

@@ -11,7 +11,7 @@ from msgspec import Meta
 
 from turno.dispatch.across_tenants import FoundInTenants, command_across, search_tenants, within_tenant
 from turno.jobs.job import Priority, Status
-from turno.jobs.label import Outcome, control_label, label, outcome
+from turno.jobs.label import Label, Outcome, control_label, label, outcome
 from turno.jobs.moment import moment_of
 from turno.jobs.operator_command import CommandName, CommandReport, OperatorCommand
 from turno.store.operator.job_search import Cursor, GroupBy, JobsWanted, Row, find_jobs, find_quickly, group_jobs
@@ -45,6 +45,7 @@ class FoundJob:
     type: str
     status: Status
     outcome: Outcome | None
+    label: Label
     done: int | None
     failed: int | None
     error: str | None
@@ -323,7 +324,7 @@ def _as_control_row(row: Row, company: str, principal: Principal) -> Row:
         "job_id": row["id"],
         "company": company,
         "label": label(row),
-        "outcome": outcome(row["status"], row["done"], row["failed"]),
+        "outcome": outcome(row["status"], row["reason"], row["done"], row["failed"]),
         "error": None if error is None else f"{error.get('class')}: {error.get('message')}",
         "at": row["finished_at"] or row["created_at"],
         "closed_as": "replayed" if row["successor_id"] else None,

@@ -170,6 +170,7 @@ def _counts(queues: Sequence[counts.QueueCount], ended: Mapping[str, int]) -> di
         "done, some failed": ended["completed_with_failures"],
         "failed": ended["failed"] + ended["nothing_done"],
         "cancelled": ended["cancelled"],
+        "expired": ended["expired"],
     }
 
 

@@ -75,7 +75,7 @@ def show(visit: Visit, job_id: str, query: JobQuery) -> Response:
 
 def _changed(event: dict[str, Any], job: JobView, visit: Visit) -> dict[str, Any]:
     """Return a change of the job's status with its word: the word of its end is the job's label."""
-    if event["new_status"] == Status.COMPLETED:
+    if Status(event["new_status"]).ended:
         return event | {"label": job.body.label, "state": job.state}
     label = "waiting" if event["new_status"] == Status.PENDING else event["new_status"]
     return event | {"label": label, "state": visit.localizer.say(label)}

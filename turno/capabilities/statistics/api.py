@@ -37,14 +37,15 @@ class TypeStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStats:
-    """Open jobs of one backend, queue and type; `oldest_wait` is in seconds."""
+    """Open jobs of one backend, queue and type; `blocked` ones wait for other jobs; `oldest_wait` is in seconds."""
 
     backend: str
     queue: str
     type: str
     scheduled: int
+    needs_review: int
     waiting: int
-    ready: int
+    blocked: int
     running: int
     oldest_wait: float
 

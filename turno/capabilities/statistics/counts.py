@@ -81,18 +81,19 @@ def queued(
 ) -> list[Row]:
     """Return the open jobs of each backend, queue and type, for each tenant or their sum (an empty `tenant`).
 
-    `tenant` and `companies` select jobs. `waiting` jobs have other jobs of their concurrency keys before them;
-    `oldest_wait` is in seconds, 0 without a ready job. Types without a handler are the type '(other)' in a queue of
-    that name.
+    `tenant` and `companies` select jobs. `blocked` jobs wait for other jobs: of their concurrency keys, or their
+    parts. `oldest_wait` is in seconds, 0 without a `waiting` job. Types without a handler are the type '(other)' in a
+    queue of that name.
     """
     return rows(
         operator,
         """
         SELECT CASE WHEN %(tenants)s THEN n.slug ELSE '' END AS tenant, t.backend,
                CASE WHEN h.type IS NULL THEN '(other)' ELSE t.queue END AS queue, coalesce(h.type, '(other)') AS type,
-               coalesce(sum(t.tickets) FILTER (WHERE t.state IN ('scheduled', 'review')), 0)::bigint AS scheduled,
-               coalesce(sum(t.tickets) FILTER (WHERE t.state IN ('waiting', 'parts')), 0)::bigint AS waiting,
-               coalesce(sum(t.tickets) FILTER (WHERE t.state = 'ready'), 0)::bigint AS ready,
+               coalesce(sum(t.tickets) FILTER (WHERE t.state = 'scheduled'), 0)::bigint AS scheduled,
+               coalesce(sum(t.tickets) FILTER (WHERE t.state = 'review'), 0)::bigint AS needs_review,
+               coalesce(sum(t.tickets) FILTER (WHERE t.state = 'ready'), 0)::bigint AS waiting,
+               coalesce(sum(t.tickets) FILTER (WHERE t.state IN ('waiting', 'parts')), 0)::bigint AS blocked,
                coalesce(sum(t.tickets) FILTER (WHERE t.state = 'running'), 0)::bigint AS running,
                greatest(0, coalesce(extract(epoch FROM clock_timestamp()
                    - min(t.oldest) FILTER (WHERE t.state = 'ready')), 0))::float AS oldest_wait
@@ -150,6 +151,7 @@ WITH source AS MATERIALIZED (
            coalesce(sum(outcomes) FILTER (WHERE outcome = 'nothing_done'), 0)::bigint AS nothing_done,
            coalesce(sum(outcomes) FILTER (WHERE outcome = 'failed'), 0)::bigint AS failed,
            coalesce(sum(outcomes) FILTER (WHERE outcome = 'cancelled'), 0)::bigint AS cancelled,
+           coalesce(sum(outcomes) FILTER (WHERE outcome = 'expired'), 0)::bigint AS expired,
            coalesce(sum(outcomes) FILTER (WHERE outcome = 'retried'), 0)::bigint AS retried,
            sum(run_ms)::float8 / nullif(sum(attempts), 0)::float8 AS run_mean_ms
     FROM source GROUP BY at, line
@@ -186,6 +188,7 @@ class Point:
     nothing_done: int
     failed: int
     cancelled: int
+    expired: int
     retried: int
     wait_p50_ms: float | None
     wait_p95_ms: float | None
@@ -194,7 +197,7 @@ class Point:
     @property
     def ended(self) -> int:
         """Return the number of jobs that ended."""
-        return self.completed + self.failures + self.cancelled
+        return self.completed + self.failures + self.cancelled + self.expired
 
     @property
     def failures(self) -> int:

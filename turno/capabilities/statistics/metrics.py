@@ -206,15 +206,15 @@ def _of_types(totals: Mapping[str, TypeTotals]) -> Iterator[Metric]:
 def _of_queues(queues: Sequence[Row], unserved: Sequence[Unserved]) -> Iterator[Metric]:
     labels = ["backend", "queue", "type"]
     samples = [
-        ((queue["backend"], queue["queue"], queue["type"], state), queue[state])
+        ((queue["backend"], queue["queue"], queue["type"], state.replace("_", " ")), queue[state])
         for queue in queues
-        for state in ("scheduled", "waiting", "ready", "running")
+        for state in ("scheduled", "needs_review", "waiting", "blocked", "running")
     ]
     yield _gauge("turno_jobs", "Open jobs by state.", [*labels, "state"], samples)
     oldest = (((queue["backend"], queue["queue"], queue["type"]), queue["oldest_wait"]) for queue in queues)
-    yield _gauge("turno_oldest_wait_seconds", "For how long the oldest ready job waits.", labels, oldest)
+    yield _gauge("turno_oldest_wait_seconds", "For how long the oldest waiting job could run.", labels, oldest)
     lacking = (((lane.backend, lane.queue, lane.type, lane.lacks), lane.waiting) for lane in unserved)
-    yield _gauge("turno_unserved_jobs", "Ready jobs that no living worker can run.", [*labels, "lacks"], lacking)
+    yield _gauge("turno_unserved_jobs", "Waiting jobs that no living worker can run.", [*labels, "lacks"], lacking)
 
 
 def _of_workers(workers: Sequence[Row]) -> Iterator[Metric]:
@@ -246,8 +246,8 @@ def _of_server(operator: Operator) -> Iterator[Metric]:
 def _of_tenants(tenants: Sequence[Row], queues: Sequence[Row], shares: Sequence[Row]) -> Iterator[Metric]:
     ended = (((tenant["tenant"], tenant["type"], tenant["outcome"]), tenant["outcomes"]) for tenant in tenants)
     yield _counter("turno_tenant_outcomes", "Outcomes of a tenant.", ["tenant", "type", "outcome"], ended)
-    waiting = (((queue["tenant"], queue["type"]), queue["ready"]) for queue in queues)
-    yield _gauge("turno_tenant_jobs_ready", "A tenant's jobs that could run.", ["tenant", "type"], waiting)
+    waiting = (((queue["tenant"], queue["type"]), queue["waiting"]) for queue in queues)
+    yield _gauge("turno_tenant_jobs_waiting", "A tenant's jobs that could run.", ["tenant", "type"], waiting)
     oldest = (((queue["tenant"], queue["type"]), queue["oldest_wait"]) for queue in queues)
     yield _gauge("turno_tenant_oldest_wait_seconds", "A tenant's oldest wait.", ["tenant", "type"], oldest)
     for column, name, about in (

@@ -15,7 +15,7 @@ from turno.capabilities.webhooks.signature import address_secret, headers_of, we
 from turno.capabilities.webhooks.url import MAILTO, reaches_private, url_problem
 from turno.catalogue import DEFAULT, Catalogues, catalogues
 from turno.jobs.handler import named_handlers
-from turno.jobs.label import STATUS_AFTER, Outcome
+from turno.jobs.label import LABELS, STATUS_AFTER, UNCOUNTED, Outcome
 from turno.jobs.moment import written
 from turno.mail import Mail, MailServer, mail_server
 from turno.maintenance.deliveries import deliver, in_words
@@ -162,8 +162,12 @@ def mail_of(delivery: Delivery, *, catalogues: Catalogues, public_url: str) -> M
         lines.append(text("mail link").format(link=link))
     phrase = f"type {delivery.type}"
     title = text(phrase) if text(phrase) != phrase else delivery.type
-    subject = text(f"mail {delivery.outcome}").format(title=title)
-    return Mail(subject, "\n\n".join([*lines, text("mail reason")]) + "\n", id=str(delivery.job_id))
+    label = LABELS[delivery.outcome]
+    return Mail(
+        f"{title} · {text(UNCOUNTED.get(label, label))}",
+        "\n\n".join([*lines, text("mail reason")]) + "\n",
+        id=str(delivery.job_id),
+    )
 
 
 def send(server: MailServer, mail: Mail, url: str) -> None:

@@ -118,7 +118,8 @@ def search(reader: Reader, wanted: JobFilter) -> list[Row]:
         WHERE (%(user_id)s::text IS NULL OR j.user_id = %(user_id)s)
           AND (%(statuses)s::text[] = '{}' OR j.status = ANY (%(statuses)s::text[]))
           AND (%(outcomes)s::text[] = '{}'
-               OR j.finished_at IS NOT NULL AND {}.outcome_of(j.status, p.done, p.failed) = ANY (%(outcomes)s::text[]))
+               OR j.finished_at IS NOT NULL
+                  AND {}.outcome_of(j.status, j.reason, p.done, p.failed) = ANY (%(outcomes)s::text[]))
           AND (%(types)s::text[] = '{}' OR j.type = ANY (%(types)s::text[]))
           AND (NOT %(needs_review)s OR j.in_doubt IS NOT NULL)
           AND (%(part_of)s::uuid IS NULL OR j.awaited_by = %(part_of)s)

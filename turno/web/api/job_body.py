@@ -121,7 +121,7 @@ def job_body(row: dict[str, Any], root: str, *, operator: bool) -> JobBody:
         row,
         job_id=row["id"],
         status=Status(row["status"]),
-        outcome=outcome(row["status"], row["done"], row["failed"]),
+        outcome=outcome(row["status"], row["reason"], row["done"], row["failed"]),
         label=label(row),
         payload=row.get("payload"),
         waiting_for=waiting_for(row),

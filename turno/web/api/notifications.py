@@ -6,7 +6,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from turno.jobs.label import Label, Outcome, label_of_end, outcome
+from turno.jobs.label import LABELS, Label, Outcome, outcome
 from turno.store.api import notifications as stored
 from turno.tenancy.identity.session import call_as_api
 from turno.web.admission import Scope
@@ -98,14 +98,17 @@ def read(scope: Scope, notification: UUID) -> UUID | None:
 def notification_body(row: dict[str, Any], root: str) -> NotificationBody:
     """Return a stored notification as visible to its user; `root` is the prefix of its links."""
     links = {"job": f"{root}/api/jobs/{row['job_id']}", "read": f"{root}/api/notifications/{row['id']}/read"}
-    kind, data = row["kind"], row["data"]
-    ended = None if kind == "needs_review" else outcome(kind, data.get("done"), data.get("failed"))
-    return from_row(NotificationBody, row, label=notification_label(row), outcome=ended, links=links)
+    return from_row(NotificationBody, row, label=notification_label(row), outcome=_outcome(row), links=links)
 
 
 def notification_label(row: dict[str, Any]) -> Label:
     """Return the label of the job at the time of a stored notification."""
+    ended = _outcome(row)
+    return "needs review" if ended is None else LABELS[ended]
+
+
+def _outcome(row: dict[str, Any]) -> Outcome | None:
     kind, data = row["kind"], row["data"]
     if kind == "needs_review":
-        return "needs review"
-    return label_of_end(kind, data.get("reason"), data.get("done"), data.get("failed"))
+        return None
+    return outcome(kind, data.get("reason"), data.get("done"), data.get("failed"))

@@ -29,7 +29,7 @@
  * @property {string} job_id
  * @property {string} type
  * @property {"pending" | "running" | "completed" | "failed" | "cancelled"} status
- * @property {"completed" | "completed_with_failures" | "nothing_done" | "failed" | "cancelled" | null} outcome
+ * @property {"completed" | "completed_with_failures" | "nothing_done" | "failed" | "cancelled" | "expired" | null} outcome
  *   Null while the job is open.
  * @property {string} label
  * @property {string | null} waiting_for

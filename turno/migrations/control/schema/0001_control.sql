@@ -320,7 +320,7 @@ CREATE TABLE outcome_batches (
     -- claim_lost: an attempt found that its claim had been taken back, and wrote nothing.
     -- completed_with_failures, nothing_done: the job ran to its end, and some or all of its items failed.
     outcome   text NOT NULL CHECK (outcome IN ('completed', 'completed_with_failures', 'nothing_done', 'failed', 'cancelled',
-                                               'retried', 'crashed', 'rescheduled', 'released', 'rescued', 'claim_lost')),
+                                               'expired', 'retried', 'crashed', 'rescheduled', 'released', 'rescued', 'claim_lost')),
     at        timestamptz NOT NULL DEFAULT clock_timestamp(),
     jobs      uuid[],
     wait_ms   integer[] NOT NULL,
@@ -469,12 +469,12 @@ FROM outcome_batches b CROSS JOIN LATERAL unnest(b.jobs, b.wait_ms, b.run_ms, b.
 -- counts the items.
 CREATE VIEW ended_jobs AS
 SELECT o.job_id, n.slug AS tenant, c.slug AS company, o.type,
-       CASE o.outcome WHEN 'cancelled' THEN 'cancelled' ELSE 'completed' END AS status, o.outcome, NULL::text AS error, o.at,
+       CASE WHEN o.outcome IN ('cancelled', 'expired') THEN 'cancelled' ELSE 'completed' END AS status, o.outcome, NULL::text AS error, o.at,
        NULL::text AS closed_as, NULL::integer AS done, NULL::integer AS failed,
        NULL::timestamptz AS run_at, NULL::smallint AS priority, NULL::boolean AS parked, NULL::text AS stage
 FROM outcomes o JOIN tenants n ON n.id = o.tenant_id AND n.state = 'active' JOIN companies c ON c.id = n.company_id
 WHERE o.job_id IS NOT NULL
-  AND (o.outcome IN ('completed', 'cancelled')
+  AND (o.outcome IN ('completed', 'cancelled', 'expired')
        OR o.outcome IN ('completed_with_failures', 'nothing_done') AND o.items_failed IS NULL);
 
 -- Open jobs, with the due time as `at`. A parked job, which waits for a person, has no run_at.
@@ -555,13 +555,13 @@ SELECT (SELECT min(t.run_at)
 
 -- Living workers and tickets by backend; stranded jobs wait for a worker of a backend that launches none.
 CREATE VIEW backend_counts AS
-SELECT c.backend, c.workers, c.scheduled, c.ready, c.published, c.running,
-       CASE WHEN c.workers = 0 AND c.backend <> 'exec' THEN c.ready ELSE 0 END AS stranded, c.oldest
+SELECT c.backend, c.workers, c.scheduled, c.waiting, c.published, c.running,
+       CASE WHEN c.workers = 0 AND c.backend <> 'exec' THEN c.waiting ELSE 0 END AS stranded, c.oldest
 FROM (
     SELECT b.name AS backend,
            (SELECT count(*) FROM workers w WHERE w.backend = b.name) AS workers,
            count(t.job_id) FILTER (WHERE t.state = 'scheduled') AS scheduled,
-           count(t.job_id) FILTER (WHERE t.state = 'ready') AS ready,
+           count(t.job_id) FILTER (WHERE t.state = 'ready') AS waiting,
            count(t.job_id) FILTER (WHERE t.state = 'ready' AND t.published_at IS NOT NULL) AS published,
            count(t.job_id) FILTER (WHERE t.state = 'running') AS running,
            min(t.run_at) FILTER (WHERE t.state = 'ready') AS oldest

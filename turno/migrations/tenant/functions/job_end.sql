@@ -19,7 +19,7 @@ BEGIN
     SELECT p.* INTO own_items FROM background_job_progress p
     WHERE p.job_id = p_job AND has_items(p_job)
       AND NOT EXISTS (SELECT FROM background_job_progress_rows w WHERE w.job_id = job.awaited_by AND w.total > 0);
-    outcome := outcome_of(p_status, items.done, items.failed);
+    outcome := outcome_of(p_status, p_reason, items.done, items.failed);
     IF p_status = 'failed' THEN
         INSERT INTO background_jobs_dead_letter (job_id, type, version, user_id, payload, cause, error, attempts)
         SELECT job.id, job.type, job.version, job.user_id, job.payload, job.reason, job.error,

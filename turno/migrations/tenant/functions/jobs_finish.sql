@@ -55,11 +55,11 @@ BEGIN
         RETURNING a.job_id, a.backend_pid
     ), fell_short AS (
         INSERT INTO turno.dead_letters (job_id, tenant_id, type, outcome, error, items_done, items_failed)
-        SELECT e.id, e.tenant_id, e.type, outcome_of('completed', e.done, e.failed), item_error(e.id), e.done, e.failed
+        SELECT e.id, e.tenant_id, e.type, outcome_of('completed', NULL, e.done, e.failed), item_error(e.id), e.done, e.failed
         FROM counts e WHERE e.own_items AND e.failed > 0
     ), counted AS (
         INSERT INTO turno.outcome_batches (tenant_id, type, outcome, jobs, items_done, items_failed, wait_ms, run_ms)
-        SELECT e.tenant_id, e.type, outcome_of('completed', e.done, e.failed), array_agg(e.id),
+        SELECT e.tenant_id, e.type, outcome_of('completed', NULL, e.done, e.failed), array_agg(e.id),
                array_agg(CASE WHEN e.own_items THEN e.done END), array_agg(CASE WHEN e.own_items THEN e.failed END),
                -- The clock may have been set back, and int may overflow.
                array_agg(least(2147483647, greatest(0, 1000 * extract(epoch FROM e.began - e.run_at)))::integer),

@@ -21,10 +21,11 @@ BEGIN
                 greatest(interval '0', coalesce(ran.finished_at, clock_timestamp()) - ran.started_at)))::integer END]);
 END $$;
 
--- The outcome of a job that ended with this status and these counts of items; turno/jobs/label.py has the same rule.
-CREATE OR REPLACE FUNCTION outcome_of(p_status text, p_done integer, p_failed integer) RETURNS text
+-- The outcome of a job that ended with this status, reason and counts of items; turno/jobs/label.py has the same rule.
+CREATE OR REPLACE FUNCTION outcome_of(p_status text, p_reason text, p_done integer, p_failed integer) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE WHEN p_status <> 'completed' OR coalesce(p_failed, 0) = 0 THEN p_status
+RETURN CASE WHEN p_status = 'cancelled' AND p_reason = 'expired' THEN 'expired'
+            WHEN p_status <> 'completed' OR coalesce(p_failed, 0) = 0 THEN p_status
             WHEN p_done > 0 THEN 'completed_with_failures'
             ELSE 'nothing_done' END;
 

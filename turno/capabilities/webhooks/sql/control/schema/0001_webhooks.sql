@@ -20,7 +20,7 @@ CREATE TABLE webhooks (
     language   text CHECK (language ~ '^[A-Za-z_]{2,12}$'),
     address_id integer REFERENCES webhook_addresses ON DELETE CASCADE,
     type       type_name,
-    outcome    text CHECK (outcome IN ('completed', 'completed_with_failures', 'nothing_done', 'failed', 'cancelled')),
+    outcome    text CHECK (outcome IN ('completed', 'completed_with_failures', 'nothing_done', 'failed', 'cancelled', 'expired')),
     ended_at   timestamptz,
     due_at     timestamptz,
     attempts   integer NOT NULL DEFAULT 0,
