@@ -58,5 +58,7 @@ def test_commands_printed_for_the_embedded_server_work(run: Callable[..., subpro
     problems = run("turno", *shlex.split(doctor)).stdout.splitlines()
     assert [line.partition(":")[0] for line in problems] == ["no process runs maintenance by itself", "1 to mend"]
     again = run("turno", "init", "--embedded").stdout
-    assert "db plan" not in again
+    printed = re.findall(r"^  turno (.+?)(?:  .*)?$", again, re.MULTILINE)
+    assert printed == ["db migrate", "job list --tenant suc0001", "doctor"]
+    assert run("turno", *shlex.split(printed[1])).returncode == 0
     assert "kept .env" in again

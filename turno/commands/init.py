@@ -72,6 +72,7 @@ LIST = "HANDLERS"
 SERVER = Path(".turno/database")
 CONNECT_SECONDS = 3
 INSTALLED: LiteralString = "SELECT to_regclass('turno.tenants') IS NOT NULL"
+TENANT: LiteralString = "SELECT slug FROM turno.tenants WHERE state = 'active' ORDER BY slug LIMIT 1"
 # A schema with tables that Turno could adopt: no tenant, and none of PostgreSQL's.
 TO_ADOPT: LiteralString = """
 SELECT n.nspname FROM pg_catalog.pg_namespace n
@@ -83,10 +84,12 @@ ORDER BY 1 LIMIT 1
 
 def next_steps(url: str) -> Iterator[str]:
     """Yield the commands that this database needs next; reads the database and changes nothing."""
-    installed, schema = False, None
+    installed, tenant, schema = False, None, None
     try:
         with psycopg.connect(url, connect_timeout=CONNECT_SECONDS, autocommit=True) as admin:
             (installed,) = admin.execute(INSTALLED).fetchone() or (False,)
+            if installed:
+                (tenant,) = admin.execute(TENANT).fetchone() or (None,)
             (schema,) = admin.execute(TO_ADOPT).fetchone() or (None,)
         yield "next:"
     except psycopg.Error as error:
@@ -95,7 +98,9 @@ def next_steps(url: str) -> Iterator[str]:
     if not installed:
         yield "  turno db plan      show the changes to that database"
     yield "  turno db migrate"
-    if schema:
+    if tenant:
+        yield f"  turno job list --tenant {tenant}      the jobs of a tenant"
+    elif schema:
         yield f"  turno schema adopt {schema}      a tenant with its tables in the schema {schema}"
     else:
         yield '  turno tenant add suc0001 --company acme --name "Acme"      a tenant with a new schema'

@@ -102,6 +102,25 @@ def test_each_subscriber_has_one_job_after_the_commit(
     assert example.rows("SELECT id FROM background_events", tenant=example.other) == []
 
 
+def test_a_tenants_queue_is_the_queue_of_its_subscribers(
+    example: ExampleInstallation, business: psycopg.Connection[Any]
+) -> None:
+    example.rows("UPDATE turno.handlers SET other_queues = '{slow}' WHERE type = 'send_receipt'")
+    example.rows("UPDATE turno.tenants SET queue = 'slow' WHERE id = %s", example.one.id)
+    try:
+        for tenant in ("suc0001", "suc0002"):
+            turno.publish(business, tenant, "order.paid", order_id=7)
+        business.commit()
+    finally:
+        example.rows("UPDATE turno.tenants SET queue = NULL")
+        tell(example, REGISTRY)
+    queues = example.rows("SELECT tenant_id, type, queue FROM turno.tickets ORDER BY tenant_id, type")
+    usual = queues[2]["queue"]
+    assert [(row["type"], row["queue"]) for row in queues] == [
+        ("ledger", usual), ("send_receipt", "slow"), ("ledger", usual), ("send_receipt", usual)
+    ]  # fmt: skip
+
+
 def test_rolled_back_event_was_never_published(example: ExampleInstallation, business: psycopg.Connection[Any]) -> None:
     turno.publish(business, "suc0001", "order.paid", order_id=7)
     business.rollback()

@@ -96,6 +96,18 @@ def test_a_firing_is_an_ordinary_job_made_ahead_of_its_moment(example: ExampleIn
     assert example.job(job["id"])["status"] == "completed"
 
 
+def test_a_tenants_queue_is_the_queue_of_its_schedules(example: ExampleInstallation, noon: datetime) -> None:
+    example.rows("UPDATE turno.handlers SET other_queues = '{slow}' WHERE type = 'batch_invoicing'")
+    example.rows("UPDATE turno.tenants SET queue = 'slow' WHERE id = %s", example.one.id)
+    try:
+        save(example, next_at=noon + MINUTE)
+        assert sweep(example) == 1
+    finally:
+        example.rows("UPDATE turno.tenants SET queue = NULL")
+        example.rows("UPDATE turno.handlers SET other_queues = '{}'")
+    assert example.rows("SELECT queue FROM turno.tickets") == [{"queue": "slow"}]
+
+
 def test_sweeps_at_once_make_one_job_a_moment(example: ExampleInstallation, noon: datetime) -> None:
     for number in range(20):
         save(example, f"s{number}", next_at=noon)

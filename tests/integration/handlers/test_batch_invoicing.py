@@ -18,6 +18,23 @@ def test_orders_are_invoiced_in_ascending_order_as_given_or_not(example: Example
     assert [row["order_id"] for row in example.rows("SELECT order_id FROM invoices ORDER BY id")] == orders
 
 
+def test_no_retry_is_offered_for_orders_with_an_invoice(example: ExampleInstallation) -> None:
+    invoiced, other = example.order_ids()[:2]
+    attempt(example, example.enqueue({"order_ids": [invoiced]}))
+    again = example.enqueue({"order_ids": [invoiced]})
+    assert attempt(example, again)["status"] == "completed"
+    (item,) = example.rows("SELECT state, error FROM background_job_items WHERE job_id = %s", again)
+    assert (item["state"], item["error"]["class"], item["error"]["lasting"]) == ("failed", "AlreadyInvoiced", True)
+    assert example.retry(again)["verdict"] == "not_retryable"
+    example.rows("CREATE TABLE kept AS SELECT * FROM order_lines WHERE order_id = %s", other)
+    example.rows("DELETE FROM order_lines WHERE order_id = %s", other)  # EmptyOrder: a retry can succeed
+    mixed = example.enqueue({"order_ids": [invoiced, other]})
+    assert attempt(example, mixed)["result"]["failed"] == 2
+    example.rows("INSERT INTO order_lines SELECT * FROM kept; DROP TABLE kept")
+    result = attempt(example, example.retry(mixed)["job_id"])["result"]
+    assert (result["invoiced"], result["failed"], result["skipped"]) == (1, 0, 1)
+
+
 @settings(
     max_examples=6, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
