@@ -1,14 +1,14 @@
-"""The files, SQL functions and cost of a POST, a claim and a completion: an increase fails without a measured time.
+"""The files, SQL functions and cost of a POST, a claim, a job and a spawn: an increase fails without a measured time.
 
 `pytest -rP tests/integration/test_job_path.py` prints the names and the numbers.
 """
 
 from __future__ import annotations
 
-import sys
-import threading
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+import json
+import os
+import re
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, LiteralString
 
@@ -16,30 +16,38 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-import turno
+from cli.servers.embedded_postgres import Cluster
 from tests.api import a_service
 from tests.greetings import Greetings, build_registry
+from tests.recorded_calls import recorded
+from tests.recording_handler import Recording
+from turno.dispatch.dispatcher import ENQUEUE, submission
+from turno.environment import VISIBLE
+from turno.jobs.job import JobRef
+from turno.jobs.new_job import NewJob
+from turno.queues.exec.launcher import ExecQueue
+from turno.queues.exec.slots import SlotFolder
 from turno.runner.executor import Executor
 from turno.runner.session import HandlerConnection, Sessions
 from turno.runner.shared_state import WorkerCallbacks
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.logins import Logins
-from turno.tenancy.identity.session import handler_session, service_session
+from turno.tenancy.identity.session import call_as_api, handler_session, service_session
 from turno.testing.wait import wait_until
 from turno.worker.sources.polling import PoolSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
+    from collections.abc import Callable
     from uuid import UUID
 
     import pytest
 
     from turno.jobs.job import Batch
+    from turno.tenancy.identity.tenant import Tenant
 
-LIBRARY = Path(turno.__file__).parent
+ROOT = Path(__file__).resolve().parents[2]
 FUNCTIONS = "SELECT funcname, calls FROM pg_stat_user_functions WHERE schemaname ~ '^(turno|t_[0-9a-f]+)$'"
-MESSAGES = {"Cursor.execute", "Pipeline.send"}
+STATEMENT = re.compile(rb"LOG:  (?:statement|execute [^:]+): ")
 LOG = "SELECT pg_current_wal_insert_lsn() - '0/0'"
 ROWS = "SELECT sum(n_tup_ins + n_tup_upd + n_tup_del)::integer FROM pg_stat_user_tables"
 MOST = {"POST": (19, 6), "claim": (5, 3), "completion": (13, 3), "all": (31, 11)}  # files, SQL functions
@@ -47,51 +55,28 @@ MOST = {"POST": (19, 6), "claim": (5, 3), "completion": (13, 3), "all": (31, 11)
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one act: Python calls, messages to the server, bytes of the write-ahead log, and rows written."""
+    """The cost of one act: calls and executed lines in Python, messages to the server, which are round trips, its
+    statements, bytes of the write-ahead log, and rows written; of a new process also its imported modules.
+    """
 
     calls: int
+    lines: int
     messages: int
+    statements: int
     log_bytes: int
     rows: int
+    modules: int = 0
 
 
 # A little above the measured numbers. Lower them when a job becomes cheaper; a commit that raises them has a reason.
 DEAREST = {
     # One message finds the tenant, which a web process repeats every 2 s only.
-    "POST": Cost(calls=2_100, messages=2, log_bytes=1_800, rows=10),
-    "claim": Cost(calls=310, messages=1, log_bytes=480, rows=1),
-    "completion": Cost(calls=505, messages=2, log_bytes=1_400, rows=3),
+    "POST": Cost(calls=2_100, lines=820, messages=2, statements=2, log_bytes=1_800, rows=10),
+    "claim": Cost(calls=310, lines=90, messages=1, statements=1, log_bytes=480, rows=1),
+    "completion": Cost(calls=505, lines=765, messages=2, statements=15, log_bytes=1_400, rows=3),
+    # Calls, lines, messages and modules of the process of the handler until its first line.
+    "spawn": Cost(calls=275_000, lines=6_900, messages=3, statements=42, log_bytes=3_600, rows=28, modules=432),
 }
-
-
-@dataclass
-class Recorded:
-    """The library's files with functions called in a block, and the numbers of all calls and of messages."""
-
-    files: set[str] = field(default_factory=set)
-    calls: int = 0
-    messages: int = 0
-
-
-@contextmanager
-def recorded() -> Iterator[Recorded]:
-    """Record the calls of the block."""
-    result = Recorded()
-
-    def note(frame: FrameType, event: str, _argument: object) -> None:
-        code = frame.f_code
-        result.calls += event in {"call", "c_call"}
-        result.messages += event == "call" and code.co_qualname in MESSAGES
-        if event == "call" and code.co_name != "<module>" and code.co_filename.startswith(str(LIBRARY)):
-            result.files.add(str(Path(code.co_filename).relative_to(LIBRARY)))
-
-    threading.setprofile(note)
-    sys.setprofile(note)
-    try:
-        yield result
-    finally:
-        sys.setprofile(None)
-        threading.setprofile(None)
 
 
 class Stage:
@@ -100,25 +85,29 @@ class Stage:
     The first act also fills caches. A slow answer of the server, or the maintenance of the web, adds to one act.
     """
 
-    def __init__(self, admin: psycopg.Connection[Any], database: str) -> None:
+    def __init__(self, admin: psycopg.Connection[Any], database: str, log: Path) -> None:
         self._admin = admin
         self._database = database
+        self._log = log
 
     def record(self, name: str, act: Callable[[], Any], *, sessions: Callable[[], None]) -> Passed:
         before, rows = self._calls(), self._number(ROWS)
-        results, result, log_bytes = [act()], [], []
+        results, result, log_bytes, statements = [act()], [], [], []
         for _ in range(2):
-            begin = self._number(LOG)
+            begin, size = self._number(LOG), self._log.stat().st_size
             with recorded() as recorded_act:
                 results.append(act())
             log_bytes.append(self._number(LOG) - begin)
+            statements.append(len(STATEMENT.findall(self._log.read_bytes()[size:])))
             result.append(recorded_act)
         sessions()
         self.end_sessions()
         functions = {function for function, calls in self._calls().items() if calls > before.get(function, 0)}
         cost = Cost(
             calls=min(recording.calls for recording in result),
+            lines=min(recording.lines for recording in result),
             messages=min(recording.messages for recording in result),
+            statements=min(statements),
             log_bytes=min(log_bytes),
             rows=(self._number(ROWS) - rows) // len(results),
         )
@@ -148,16 +137,21 @@ class Passed:
     cost: Cost
 
 
-def test_a_job_passes_through_few_files_and_functions(module_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_passes_through_few_files_and_functions(
+    module_database: str, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Greetings, "handle", lambda *_: {"greeted": 2})
     database = str(conninfo_to_dict(module_database)["dbname"])
     logins = Logins(server=module_database, master_key=b"a master key of 32 bytes or more")
     with psycopg.connect(module_database, autocommit=True) as admin:
-        stage = Stage(admin, database)
-        admin.execute(sql.SQL("ALTER DATABASE {} SET track_functions = 'all'").format(sql.Identifier(database)))
+        stage = Stage(admin, database, cluster.log)
+        for setting in ("track_functions", "log_statement"):
+            change = sql.SQL("ALTER DATABASE {} SET {} = 'all'")
+            admin.execute(change.format(sql.Identifier(database), sql.Identifier(setting)))
         with a_service(module_database) as service:
             ana = service.caller()
             posted = stage.record("POST", ana.job, sessions=lambda: None)
+            tenant = service.tenants["north"]
         with Engine.on(service_session(logins, logins.engine, application="test")) as engine:
             worker = engine.start_worker(backend=service.queue.name, host="test", pid=1)
         stage.end_sessions()  # the session that started the worker reports its calls at its end
@@ -167,17 +161,22 @@ def test_a_job_passes_through_few_files_and_functions(module_database: str, monk
             lambda login: handler_session(logins, login, application="test", kind=HandlerConnection), keep=1
         )
         completed = stage.record("completion", _executions(kept, claimed.results), sessions=kept.close)
+        web = service_session(logins, logins.web, application="test")
+        spawned = stage.record("spawn", _spawns(web, tenant, module_database, tmp_path), sessions=web.close)
+        spawned = replace(spawned, cost=_of_process(spawned))
     assert [set(ends.values()) for ends in completed.results] == [{"completed"}] * 3
     stages = [posted, claimed, completed]
+    costs = {stage.name: stage.cost for stage in (*stages, spawned)}
     whole = Passed(
         "all",
         set.union(*(stage.files for stage in stages)),
         set.union(*(stage.functions for stage in stages)),
         [],
-        Cost(0, 0, 0, 0),
+        posted.cost,
     )
+    for name, cost in costs.items():
+        print(name, cost)  # noqa: T201 - shown by -rP
     for part in (*stages, whole):
-        print(part.cost)  # noqa: T201 - shown by -rP
         print(part.name, len(part.files), len(part.functions), *sorted(part.files), *sorted(part.functions), sep="\n  ")  # noqa: T201 - shown by -rP
     measured = {stage.name: (len(stage.files), len(stage.functions)) for stage in (*stages, whole)}
     above = {
@@ -185,12 +184,12 @@ def test_a_job_passes_through_few_files_and_functions(module_database: str, monk
     }
     assert above == set(), measured
     dearer = {
-        (stage.name, name, value)
-        for stage in stages
-        for name, value in asdict(stage.cost).items()
-        if value > asdict(DEAREST[stage.name])[name]
+        (stage, name, value)
+        for stage, cost in costs.items()
+        for name, value in asdict(cost).items()
+        if value > asdict(DEAREST[stage])[name]
     }
-    assert dearer == set(), [stage.cost for stage in stages]
+    assert dearer == set(), costs
 
 
 def _claims(engine: Engine, worker: UUID, backend: str) -> Callable[[], list[Batch]]:
@@ -203,3 +202,41 @@ def _executions(sessions: Sessions, claimed: list[list[Batch]]) -> Callable[[], 
     executor = Executor(registry=build_registry(), sessions=sessions, worker="test", callbacks=WorkerCallbacks())
     batches = iter([batch for result in claimed for batch in result])
     return lambda: executor.execute(next(batches))
+
+
+def _spawns(web: psycopg.Connection[Any], tenant: Tenant, database: str, folder: Path) -> Callable[[], dict[str, int]]:
+    """Return the submissions of a job for `exec`, each until its worker has ended, with the numbers of the handler."""
+    (folder / "sitecustomize.py").write_text("from tests import recorded_calls as r; r.start(r.PROCESS)")
+    slots, note = SlotFolder(folder / "slots", 1), folder / "note"
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("COVERAGE")} | {
+        "DATABASE_URL": database,
+        "TURNO_MASTER_KEY": "a master key of 32 bytes or more",
+        "TURNO_HANDLERS": "tests.recording_handler:HANDLERS",
+        "TURNO_RUN_FOLDER": str(folder),
+        "PYTHONPATH": str(folder),
+        VISIBLE: "yes",
+    }
+    queue = ExecQueue(root=ROOT, slots=slots, log_file=folder / "worker.log", environment=environment)
+
+    def spawn() -> dict[str, int]:
+        new = NewJob.of(Recording, {"path": str(note)}, backend="exec", max_attempts=1, user_id="ana")
+        job_id = call_as_api(web, tenant, ENQUEUE, submission(new))["job_id"]
+        assert queue.offer(JobRef(tenant.slug, job_id))
+        assert wait_until(lambda: _free(slots, tenant), within=60)
+        numbers: dict[str, int] = json.loads(note.read_text())
+        note.unlink()
+        return numbers
+
+    return spawn
+
+
+def _free(slots: SlotFolder, tenant: Tenant) -> bool:
+    if slot := slots.take(tenant.slug):  # for another tenant, the reserve is free too
+        slot.close()
+    return slot is not None
+
+
+def _of_process(spawned: Passed) -> Cost:
+    """Return the cost with the numbers of the handler's process, as a process that waits makes more calls."""
+    names = ("calls", "lines", "messages", "modules")
+    return replace(spawned.cost, **{name: min(result[name] for result in spawned.results) for name in names})
