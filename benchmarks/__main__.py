@@ -4,49 +4,10 @@ from __future__ import annotations
 
 import signal
 import sys
-from importlib import import_module
 
 import click
 
-from benchmarks.benchmark import Benchmark, Options
-
-NAMES = (
-    "adopt",
-    "dispatch",
-    "enqueue",
-    "http",
-    "spawn",
-    "invoicing",
-    "resume",
-    "provision",
-    "claim",
-    "keys",
-    "fairness",
-    "throughput",
-    "growth",
-    "pickup",
-    "recovery",
-    "memory",
-    "tenants",
-    "concurrent",
-    "killed",
-    "stream",
-    "broker",
-    "flip",
-    "siege",
-    "admin",
-    "observed",
-    "schedules",
-    "import",
-    "parts",
-    "scaling",
-    "rows",
-    "size",
-    "report",
-    "events",
-)
-# A scene with the name of another scene or of no module.
-MODULES = {"import": "import_rows", "report": "report_rows"}
+from benchmarks.benchmark import NAMES, Options, benchmark_named
 
 
 @click.command()
@@ -68,13 +29,6 @@ def main(*, name: str | None, json_wanted: bool, quick: bool, smoke: bool, peers
         click.echo(report.json(quick=quick or smoke))
     if report.broken:
         raise SystemExit(1)
-
-
-def benchmark_named(name: str) -> Benchmark:
-    """Return the benchmark of this name."""
-    module = import_module(f"benchmarks.{MODULES.get(name, name)}")
-    about = (module.__doc__ or "").splitlines()[0]
-    return Benchmark(about, module.run)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, TypeVar
 
 from benchmarks.sampling import interleaved
@@ -14,6 +15,44 @@ if TYPE_CHECKING:
     from benchmarks.sampling import Contestant
 
 T = TypeVar("T")
+NAMES = (
+    "adopt",
+    "dispatch",
+    "enqueue",
+    "http",
+    "spawn",
+    "invoicing",
+    "resume",
+    "provision",
+    "claim",
+    "keys",
+    "fairness",
+    "throughput",
+    "growth",
+    "pickup",
+    "recovery",
+    "memory",
+    "tenants",
+    "concurrent",
+    "killed",
+    "stream",
+    "broker",
+    "flip",
+    "siege",
+    "admin",
+    "observed",
+    "schedules",
+    "import",
+    "parts",
+    "scaling",
+    "rows",
+    "size",
+    "report",
+    "events",
+    "all",
+)
+# A scene with the name of another scene or of no module.
+MODULES = {"import": "import_rows", "report": "report_rows", "all": "all_rows"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +90,10 @@ class Benchmark:
 
     about: str
     run: Callable[[Options], Report]
+
+
+def benchmark_named(name: str) -> Benchmark:
+    """Return the benchmark of this name."""
+    module = import_module(f"benchmarks.{MODULES.get(name, name)}")
+    about = (module.__doc__ or "").splitlines()[0]
+    return Benchmark(about, module.run)

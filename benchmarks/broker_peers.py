@@ -40,10 +40,10 @@ def throughput(measured: BrokerEnvironment, jobs: int) -> dict[str, object]:
     result: dict[str, object] = {}
     for peer in PEERS:
         try:
-            python = install(measured.bench.folder / peer.name, *peer.packages)
+            python = install(*peer.packages)
             result[peer.name] = {
                 "version": version(python, peer.name),
-                "jobs/s, two workers": _Run(measured, peer, python).drain(jobs),
+                "jobs/s, two workers": round(_Run(measured, peer, python).drain(jobs)),
                 "results": "in PostgreSQL" if peer.keeps_results else "none kept",
             }
         except PeerMissing as missing:

@@ -111,7 +111,7 @@ def _new_jobs(limit: int | None, day_limits: str | None) -> Iterator[NewJob]:
 
 def _peer(bench: BenchEnvironment, stack: ExitStack, report: Report) -> dict[str, Contestant]:
     try:
-        peer = stack.enter_context(PgQueuer(bench.folder / "pgqueuer", bench.database("pgqueuer")))
+        peer = stack.enter_context(PgQueuer(bench.folder, bench.database("pgqueuer")))
     except PeerMissing as missing:
         report.facts[PEER] = str(missing)
         return {}

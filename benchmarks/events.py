@@ -15,7 +15,7 @@ from benchmarks.environment import open_environment
 from benchmarks.event_handlers import HANDLERS, REFERENCE
 from benchmarks.other_queues import PATIENCE, PROCESSES, NotDrained, procrastinate
 from benchmarks.outbox_process import TABLES
-from benchmarks.peer import PeerMissing, version
+from benchmarks.peer import PeerMissing
 from benchmarks.report import Report
 from benchmarks.throughput import Pool
 from turno.jobs.handler import Registry
@@ -110,12 +110,11 @@ def run(options: Options) -> Report:
         report.facts[PEER] = "left out: ask for it with --peers"
         if options.peers:
             try:
-                peers = _procrastinate(bench, stack)
+                peers = _procrastinate(bench, stack, report)
             except PeerMissing as missing:
                 report.facts[PEER] = str(missing)
             else:
                 contestants |= {name: system.turn(events) for name, system in peers.items()}
-                report.facts[PEER] = version(bench.folder / PEER / "bin" / "python", PEER)
         samples = options.sample(contestants, rounds=15, quick=3)
     report.add(samples)
     for count in SUBSCRIBERS:
@@ -163,9 +162,10 @@ def _outbox(bench: BenchEnvironment, stack: ExitStack) -> dict[str, System]:
     }
 
 
-def _procrastinate(bench: BenchEnvironment, stack: ExitStack) -> dict[str, System]:
+def _procrastinate(bench: BenchEnvironment, stack: ExitStack, report: Report) -> dict[str, System]:
     """Defer a job for each subscriber with its own function, as its documentation has it for SQL."""
     queue = procrastinate(bench)
+    report.facts[PEER] = queue.version(PEER)
     with psycopg.connect(queue.url, autocommit=True) as admin:
         admin.execute(
             "CREATE TABLE public.business (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, number integer)"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from flask import Flask
 
 from benchmarks.environment import open_environment
+from benchmarks.log_records import Turns, session_of_log
 from benchmarks.noop_handlers import Tally
 from benchmarks.report import Report
 from benchmarks.throughput import Drain, Pool
@@ -67,6 +68,7 @@ def run(options: Options) -> Report:
     with open_environment() as bench, ExitStack() as stack, collector() as endpoint:
         count = options.of(TENANTS, quick=TENANTS, smoke=2)
         tenants = [bench.tenant(f"suc{number:04d}") for number in range(count)]
+        log = stack.enter_context(session_of_log(bench))
         web = stack.enter_context(
             serving_process(bench, TURNO, TURNO_METRICS_TOKEN=TOKEN, TURNO_WEB_APP="benchmarks.observed:operators_web")
         )
@@ -81,7 +83,7 @@ def run(options: Options) -> Report:
             pool = Pool(bench, f"benchmarks.observed:{handler.type.upper()}", **extra)
             stack.enter_context(pool)
             pids.append(pool.pid)
-            drain = Drain(bench, tenants, handler).turn(jobs)
+            drain = Drain(bench, tenants, handler).turn(jobs, Turns(log))
             watching = nullcontext if handler is Unwatched else watcher.watching
             used = processor.setdefault(handler.type, [])
             contestants[handler.type] = _turn(drain, watching, lambda: _processor_ms(pids) / jobs, used)

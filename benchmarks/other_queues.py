@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, LiteralString, Self
 
 import psycopg
 from psycopg import sql
 
 from benchmarks.environment import ROOT
-from benchmarks.peer import install
+from benchmarks.peer import install, version
 from benchmarks.pgqueuer_peer import PACKAGE
 from benchmarks.skip_locked_process import TABLE
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from benchmarks.environment import BenchEnvironment
+    from benchmarks.log_records import Turns
     from benchmarks.sampling import Contestant
 
 PROCESSES = 2
@@ -37,6 +39,10 @@ class Queue:
     empty: LiteralString
     put: LiteralString
     spans: LiteralString
+
+    def version(self, package: str) -> str:
+        """Return which release of a package its worker uses."""
+        return version(Path(self.worker[0]), package)
 
 
 def skip_locked(bench: BenchEnvironment) -> Queue:
@@ -57,9 +63,7 @@ def procrastinate(bench: BenchEnvironment) -> Queue:
     """Return Procrastinate with its schema applied; raises PeerMissing."""
     url = bench.database("procrastinate")
     return Queue(
-        worker=_installed(
-            bench, url, "procrastinate", "procrastinate_process", "procrastinate", "psycopg[binary,pool]"
-        ),
+        worker=_installed(url, "procrastinate_process", "procrastinate", "psycopg[binary,pool]"),
         url=url,
         empty="TRUNCATE procrastinate_jobs CASCADE",
         put="INSERT INTO procrastinate_jobs (queue_name, task_name, args)"
@@ -73,7 +77,7 @@ def pgqueuer(bench: BenchEnvironment) -> Queue:
     """Return PgQueuer with its tables installed, as they are by default; raises PeerMissing."""
     url = bench.database("pgqueuer")
     return Queue(
-        worker=_installed(bench, url, "pgqueuer", "pgqueuer_drain_process", PACKAGE),
+        worker=_installed(url, "pgqueuer_drain_process", PACKAGE),
         url=url,
         empty="TRUNCATE pgqueuer, pgqueuer_log",
         put="INSERT INTO pgqueuer (priority, entrypoint, payload, status)"
@@ -83,9 +87,9 @@ def pgqueuer(bench: BenchEnvironment) -> Queue:
     )
 
 
-def _installed(bench: BenchEnvironment, url: str, name: str, script: str, *packages: str) -> list[str]:
+def _installed(url: str, script: str, *packages: str) -> list[str]:
     """Install a peer and its schema, and return how a worker of it is started."""
-    python = install(bench.folder / name, *packages)
+    python = install(*packages)
     worker = [str(python), "-I", str(ROOT / "benchmarks" / f"{script}.py"), url]
     subprocess.run([*worker, "install"], check=True)
     return worker
@@ -113,17 +117,20 @@ class Workers:
             process.communicate(timeout=PATIENCE)
         self._admin.close()
 
-    def turn(self, jobs: int) -> Contestant:
-        """Return a contestant that drains `n` jobs."""
+    def turn(self, jobs: int, turns: Turns) -> Contestant:
+        """Return a contestant that drains `n` jobs, and counts the records of the log."""
 
         def drain() -> list[float]:
             self._admin.execute(self._queue.empty)
             self._admin.execute(self._queue.put, [jobs])
             self._admin.execute("VACUUM ANALYZE")
+            turns.begin()
             for process in self._processes:
                 print("go", file=process.stdin, flush=True)
             self._hear("empty")
-            return [span_of(self._admin, sql.SQL(self._queue.spans), jobs)]
+            took, p99 = span_of(self._admin, sql.SQL(self._queue.spans), jobs)
+            turns.end(jobs, p99)
+            return [took]
 
         return drain
 
@@ -138,10 +145,16 @@ class NotDrained(Exception):
     """The measured work did not happen."""
 
 
-def span_of(admin: psycopg.Connection[Any], spans: sql.Composable, jobs: int) -> float:
-    """Return the milliseconds a job from the first start to the last end, by the database's clock."""
-    query = sql.SQL("SELECT count(*), extract(epoch FROM max(b) - min(a)) FROM ({}) AS spans (a, b)").format(spans)
+def span_of(admin: psycopg.Connection[Any], spans: sql.Composable, jobs: int) -> tuple[float, float]:
+    """Return the milliseconds a job from the first start to the last end, by the database's clock.
+
+    The second number is the 99th percentile of the milliseconds from a job's start to its end.
+    """
+    query = sql.SQL(
+        "SELECT count(*), extract(epoch FROM max(b) - min(a)),"
+        " extract(epoch FROM percentile_disc(0.99) WITHIN GROUP (ORDER BY b - a)) FROM ({}) AS spans (a, b)"
+    ).format(spans)
     row = admin.execute(query).fetchone()
     if row is None or row[0] != jobs:
         raise NotDrained(f"{jobs} jobs were to be completed once: {row}")
-    return 1000 * float(row[1]) / jobs
+    return 1000 * float(row[1]) / jobs, 1000 * float(row[2])

@@ -13,22 +13,21 @@ from benchmarks.peer import PeerMissing, install
 if TYPE_CHECKING:
     from types import TracebackType
 
-PACKAGE = "pgqueuer[asyncpg,cli]"
+PACKAGE = "pgqueuer[asyncpg]"
 SCRIPT = Path(__file__).with_name("pgqueuer_process.py")
 
 
 class PgQueuer:
-    """Installs PgQueuer into a folder and keeps its processes, from `with` to its end."""
+    """Installs PgQueuer and keeps its processes, from `with` to its end."""
 
     def __init__(self, folder: Path, url: str, *, works: bool = False) -> None:
         """With `works` a worker runs, and the measurement ends at the job's first line, otherwise at the enqueue."""
-        self._folder = folder
         self._url = url
-        self._bell = [str(folder / "bell")] if works else []
+        self._bell = [str(folder / "pgqueuer-bell")] if works else []
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            python = install(self._folder, PACKAGE)
+            python = install(PACKAGE)
             command = [str(python), "-I", str(SCRIPT), self._url, *self._bell]
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             stack.callback(self._process.communicate, timeout=10)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FLOOR, WARM, COLD, PEER = "floor", "session warm", "session cold", "pgqueuer"
 KEPT = 2  # sessions a child keeps
 TURN = 10
-GOALS = {WARM: (2.6, 6.0)}
+GOALS = {WARM: 2.6, f"{WARM} p99": 6.0}
 
 
 def run(options: Options) -> Report:
@@ -59,13 +59,13 @@ def run(options: Options) -> Report:
     report.facts["p50 and p99"] = {
         name: [round(quantile(took, share), 2) for share in (0.5, 0.99)] for name, took in samples.items()
     }
-    report.facts["goal, p50 and p99"] = GOALS
+    report.wanted |= GOALS
     return report
 
 
 def _peer(bench: BenchEnvironment, stack: ExitStack, report: Report) -> dict[str, Contestant]:
     try:
-        peer = stack.enter_context(PgQueuer(bench.folder / PEER, bench.database(PEER), works=True))
+        peer = stack.enter_context(PgQueuer(bench.folder, bench.database(PEER), works=True))
     except PeerMissing as missing:
         report.facts[PEER] = str(missing)
         return {}

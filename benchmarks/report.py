@@ -44,6 +44,18 @@ class Report:
         if at_most is not None:
             self.wanted[key] = at_most
 
+    def goals(self) -> list[tuple[str, float, float]]:
+        """Return each goal: its name, the measured value, and the most that it may be."""
+        return [(name, self._value(name), at_most) for name, at_most in self.wanted.items()]
+
+    def _value(self, name: str) -> float:
+        if name in self.ratios:
+            return self.ratios[name].median
+        if name in self.figures:
+            return self.figures[name].median
+        slow = self.figures.get(name.removesuffix(" p99"))
+        return slow.p99 if slow and name.endswith(" p99") else float(self.facts[name])
+
     def lines(self) -> list[str]:
         """Return the report for people."""
         figures = (

@@ -11,6 +11,7 @@ import psycopg
 from psycopg import sql
 
 from benchmarks.environment import ROOT, open_environment
+from benchmarks.log_records import Turns, session_of_log
 from benchmarks.noop_handlers import Tally, TallyAlone
 from benchmarks.other_queues import (
     PATIENCE,
@@ -22,7 +23,7 @@ from benchmarks.other_queues import (
     skip_locked,
     span_of,
 )
-from benchmarks.peer import PeerMissing, version
+from benchmarks.peer import PeerMissing
 from benchmarks.report import Report
 from turno.testing.wait import wait_until
 
@@ -49,14 +50,22 @@ def run(options: Options) -> Report:
     jobs = options.of(3_000, quick=500, smoke=20)
     some = options.of(TENANTS, quick=TENANTS[:2], smoke=TENANTS[:1])
     with open_environment() as bench, ExitStack() as stack:
-        contestants: dict[str, Contestant] = {FLOOR: stack.enter_context(Workers(skip_locked(bench))).turn(jobs)}
-        contestants |= _peers(bench, stack, report, jobs) if options.peers else {}
+        log = stack.enter_context(session_of_log(bench))
+        turns = {FLOOR: Turns(log)}
+        floor = stack.enter_context(Workers(skip_locked(bench)))
+        contestants: dict[str, Contestant] = {FLOOR: floor.turn(jobs, turns[FLOOR])}
+        for peer in PEERS_AT_MOST:
+            report.facts[peer] = "left out: ask for it with --peers"
+        if options.peers:
+            turns |= {peer: Turns(log) for peer in PEERS_AT_MOST}
+            contestants |= _peers(bench, stack, report, jobs, turns)
         tenants = [bench.tenant(f"suc{number:04d}") for number in range(max(some))]
         stack.enter_context(Pool(bench))
         for handler, times in ((Tally, 5), (TallyAlone, 1)):
             for count in some:
-                drain = Drain(bench, tenants[:count], handler).turn(times * jobs)
-                contestants[f"{handler.type}, {count} tenants"] = drain
+                name = f"{handler.type}, {count} tenants"
+                turns[name] = Turns(log)
+                contestants[name] = Drain(bench, tenants[:count], handler).turn(times * jobs, turns[name])
         samples = options.sample(contestants, rounds=15, quick=3)
     report.add(samples)
     for name in samples:
@@ -67,19 +76,23 @@ def run(options: Options) -> Report:
                 report.compare(samples, name, peer, at_most=None if alone else PEERS_AT_MOST[peer])
     report.facts["jobs/s"] = {name: round(1000 / figure.median) for name, figure in report.figures.items()}
     report.facts["ratio"] = {name: round(1 / ratio.median, 3) for name, ratio in report.ratios.items()}
+    report.facts["per job"] = {name: turns[name].per_job() for name in samples}
     report.facts |= {"processes": PROCESSES}
     return report
 
 
-def _peers(bench: BenchEnvironment, stack: ExitStack, report: Report, jobs: int) -> dict[str, Contestant]:
+def _peers(
+    bench: BenchEnvironment, stack: ExitStack, report: Report, jobs: int, turns: dict[str, Turns]
+) -> dict[str, Contestant]:
     result: dict[str, Contestant] = {}
     for name, queue in (("procrastinate", procrastinate), ("pgqueuer", pgqueuer)):
         try:
-            result[name] = stack.enter_context(Workers(queue(bench))).turn(jobs)
+            started = queue(bench)
         except PeerMissing as missing:
             report.facts[name] = str(missing)
         else:
-            report.facts[name] = version(bench.folder / name / "bin" / "python", name)
+            result[name] = stack.enter_context(Workers(started)).turn(jobs, turns[name])
+            report.facts[name] = started.version(name)
     return result
 
 
@@ -129,21 +142,25 @@ class Drain:
         self._tenants = tenants
         self._handler = handler
 
-    def turn(self, jobs: int) -> Contestant:
-        """Return a contestant that drains `n` jobs."""
+    def turn(self, jobs: int, turns: Turns) -> Contestant:
+        """Return a contestant that drains `n` jobs, and counts the records of the log."""
 
         def drain() -> list[float]:
             each = jobs // len(self._tenants)
             put_at = self._put(each)
+            turns.begin()
+            self._bench.admin.execute("NOTIFY turno_jobs")
             admin = self._bench.admin
             if not wait_until(lambda: not _any(admin), within=PATIENCE, every=0.02):
                 raise NotDrained("jobs were left")
-            return [self._span(each, put_at)]
+            took, p99 = self._span(each, put_at)
+            turns.end(each * len(self._tenants), p99)
+            return [took]
 
         return drain
 
     def _put(self, each: int) -> datetime:
-        """Insert jobs and tickets, all committed and notified together; returns the time."""
+        """Insert jobs and tickets, all committed together; returns the time."""
         admin = self._bench.admin
         admin.execute("BEGIN")
         row = admin.execute("SELECT now()").fetchone()
@@ -161,11 +178,10 @@ class Drain:
                 {"type": self._handler.type, "count": each, "slug": tenant.slug},
             )
         admin.execute("COMMIT")
-        admin.execute("NOTIFY turno_jobs")
         put_at: datetime = row[0]
         return put_at
 
-    def _span(self, each: int, put_at: datetime) -> float:
+    def _span(self, each: int, put_at: datetime) -> tuple[float, float]:
         spans = sql.SQL(" UNION ALL ").join(
             sql.SQL(
                 "SELECT a.started_at, a.finished_at FROM {0}.background_job_attempts a JOIN {0}.background_jobs j"

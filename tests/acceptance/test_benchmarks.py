@@ -14,8 +14,7 @@ from psycopg import sql
 
 from benchmarks import __main__ as command
 from benchmarks import broker_environment, environment
-from benchmarks.__main__ import NAMES
-from benchmarks.benchmark import Benchmark, Options
+from benchmarks.benchmark import NAMES, Benchmark, Options, benchmark_named
 from benchmarks.report import Report
 from benchmarks.siege.course import ATTACKS, Plan, besiege
 from cli.servers.embedded_postgres import Cluster
@@ -91,8 +90,9 @@ def shared_servers(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, request: p
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.usefixtures("shared_servers")
 def test_benchmark_runs(name: str) -> None:
-    report = command.benchmark_named(name).run(Options(smoke=True))
+    report = benchmark_named(name).run(Options(smoke=True))
     assert report.broken == []
+    assert {name for name, _, _ in report.goals()} == set(report.wanted)
     assert json.loads(report.json(quick=True))["benchmark"] == name
     assert report.lines()
 
