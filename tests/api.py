@@ -15,6 +15,7 @@ import pytest
 from psycopg import sql
 from psycopg_pool import ConnectionPool
 
+from tests.cloned_database import cloned_database
 from tests.fakes import RecordingQueue
 from tests.greetings import build_registry, valid_body
 from tests.installation import TABLES
@@ -24,9 +25,8 @@ from turno.tenancy.identity.connections import TimeoutConnection
 from turno.tenancy.identity.directory import Directory
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import WEB_TIMEOUTS
-from turno.tenancy.provisioning.install import install
-from turno.tenancy.provisioning.provision import add_company, add_tenant
 from turno.tenancy.schema_migrations.files import packaged
+from turno.testing import build
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from flask import Flask
     from werkzeug.test import TestResponse
 
+    from cli.servers.embedded_postgres import Cluster
     from turno.tenancy.identity.tenant import Tenant
 
 KEY = "a key that only tests know, 32 bytes or more"
@@ -147,10 +148,7 @@ class Service:
 def a_service(url: str) -> Iterator[Service]:
     logins = Logins(server=url, master_key=b"a master key of 32 bytes or more")
     with psycopg.connect(url, autocommit=True) as admin:
-        install(admin, logins)
-        add_company(admin, logins, "acme", "Acme")
-        files = packaged(TABLES)
-        tenants = {slug: add_tenant(admin, logins, slug, "acme", migrations=files) for slug in ("north", "south")}
+        tenants = build.install_tenants(admin, logins, ("north", "south"), packaged(TABLES))
     conninfo = logins.conninfo(logins.web, search_path="turno,pg_temp", application="web", timeouts=WEB_TIMEOUTS)
     for_operators = logins.conninfo(
         logins.operator, search_path="turno,pg_temp", application="admin", timeouts=WEB_TIMEOUTS
@@ -189,7 +187,7 @@ def a_service(url: str) -> Iterator[Service]:
 
         queue, directory = RecordingQueue(), Directory(pool.connection, ttl=0)
 
-        def build(*, host: Flask | None = None, **changed: Any) -> Flask:
+        def build_app(*, host: Flask | None = None, **changed: Any) -> Flask:
             events = StreamEvents(changed.get("url_prefix", ""))
             hub = LiveStreams(
                 connect=listen, events=events, most=100, most_per_tenant=80, most_per_user=60, compare_every=0.2
@@ -219,15 +217,15 @@ def a_service(url: str) -> Iterator[Service]:
             mount(host, services, pages)
             return host
 
-        yield Service(url, build(), queue, directory, tenants, build)
+        yield Service(url, build_app(), queue, directory, tenants, build_app)
         for hub in hubs:
             hub.stop()
 
 
 @pytest.fixture(scope="module")
-def service(module_database: str) -> Iterator[Service]:
+def service(cluster: Cluster) -> Iterator[Service]:
     """An installation with two tenants, for one module; each test adds separate users."""
-    with a_service(module_database) as made:
+    with cloned_database(cluster, "service", a_service) as url, a_service(url) as made:
         yield made
 
 

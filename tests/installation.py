@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,11 +12,11 @@ from uuid import UUID
 
 import psycopg
 import pytest
-from psycopg import sql
 
 from cli.servers.embedded_postgres import Cluster
 from handlers.batch_invoicing import BatchInvoicing
 from tenants.northwind.load import BRANCH_SHARES, load_orders
+from tests.cloned_database import cloned_database
 from turno.jobs.handler import JobHandler
 from turno.jobs.new_job import NewJob
 from turno.tenancy.identity.tenant import Tenant
@@ -103,36 +103,16 @@ def _nothing(_session: psycopg.Connection[Any]) -> None:
 
 @contextmanager
 def clone_example(cluster: Cluster, folder: Path, name: str) -> Iterator[ExampleInstallation]:
-    """Clone an example that is built once for each server, which takes a third of the time of building another.
+    """Clone an example, which takes a third of the time of building another."""
 
-    A clone has the name of its original, from which the names of the roles derive. Roles and the database's own rights
-    are not part of a clone: building again mends both, also if the tests of another module have changed them.
-    """
-    database, template = sql.Identifier(name), sql.Identifier(f"{name}_template")
-    with psycopg.connect(cluster.url, autocommit=True) as server:
-        if not server.execute("SELECT FROM pg_database WHERE datname = %s", [f"{name}_template"]).rowcount:
-            server.execute(sql.SQL("CREATE DATABASE {}").format(database))
-            with build_example(cluster.url_of(name), folder, EXAMPLES[name]):
-                pass
-            server.execute(sql.SQL("ALTER DATABASE {} RENAME TO {}").format(database, template))
-        # A run of a mutant that was killed has left its clone.
-        server.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(database))
-        server.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(database, template))
-        before = _roles(server)
-        mine = ""
-        try:
-            with build_example(cluster.url_of(name), folder, EXAMPLES[name], filled=True) as example:
-                mine = f"turno_{example.logins.installation}_"
-                yield example
-        finally:
-            server.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(database))
-            for role in _roles(server) - before if mine else ():  # of tenants that the tests have added
-                if role.startswith(mine):
-                    server.execute(sql.SQL("DROP ROLE {}").format(sql.Identifier(role)))
+    def build(url: str) -> AbstractContextManager[ExampleInstallation]:
+        return build_example(url, folder, EXAMPLES[name])
 
-
-def _roles(server: psycopg.Connection[Any]) -> set[str]:
-    return {name for (name,) in server.execute("SELECT rolname FROM pg_roles").fetchall()}
+    with (
+        cloned_database(cluster, name, build) as url,
+        build_example(url, folder, EXAMPLES[name], filled=True) as example,
+    ):
+        yield example
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, Self, cast
 
 from cli.servers.postgres_binaries import find_binaries
+from tests.api import a_service
+from tests.cloned_database import cloned_database
 from tests.installation import EXAMPLES, clone_example
 from tests.mutants.copied_tree import copied_tree
 from tests.quick_servers import quick_server
@@ -63,9 +65,12 @@ class PreparedCheckout:
         with ExitStack() as stack:
             self.tree = stack.enter_context(copied_tree())
             self._cluster = stack.enter_context(quick_server(find_binaries()))
+            # From now on each template is on the server.
             for name in EXAMPLES:
                 with clone_example(self._cluster, self.tree.parent, name):
-                    pass  # from now on its template is on the server
+                    pass
+            with cloned_database(self._cluster, "service", a_service):
+                pass
             self._forks = stack.enter_context(
                 subprocess.Popen(
                     [sys.executable, str(Path(__file__).with_name("fork_server.py"))],
@@ -114,6 +119,7 @@ class PreparedCheckout:
         arguments = ["-q", "-x", "--tb=native", *PLUGINS, f"--timeout={TEST_TIMEOUT}", *tests]
         builds_anew = self._changed.startswith(TENANCY) or STEPS in self._changed
         arguments += [] if builds_anew else [f"--server={self._cluster.data}"]
+        arguments += ["--as-built"] if self._changed.endswith(".py") else []
         arguments += ["--whole-waits"] if whole_waits else []
         requests, answers = cast("IO[bytes]", self._forks.stdin), cast("IO[bytes]", self._forks.stdout)
         request = {"arguments": arguments, "output": str(output), "changed": self._changed}

@@ -20,8 +20,9 @@ UNABLE = pytest.StashKey[list[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Take the data folder of the server for this run; without the option the run starts its own."""
+    """Take the data folder of the server for this run, else the run starts its own, and whether templates are valid."""
     parser.addoption("--server")
+    parser.addoption("--as-built", action="store_true")
 
 
 def pytest_configure(config: pytest.Config) -> None:

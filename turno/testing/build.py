@@ -1,6 +1,6 @@
 """Install into an empty database, with tenants and filled tables."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,13 +14,23 @@ from turno.store.engine.engine import Engine
 from turno.tenancy.identity.connections import LAST, Moments
 from turno.tenancy.identity.logins import Logins
 from turno.tenancy.identity.session import service_session
+from turno.tenancy.identity.tenant import Tenant
 from turno.tenancy.provisioning.install import install
 from turno.tenancy.provisioning.provision import add_company, add_tenant
-from turno.tenancy.schema_migrations.files import packaged
+from turno.tenancy.schema_migrations.files import Migrations, packaged
 from turno.testing.installation import KEY, Installation
 
 FOREVER = LAST  # the run_at of a job that waits for a person
 Kind = TypeVar("Kind", bound=Installation)
+
+
+def install_tenants(
+    admin: psycopg.Connection[Any], logins: Logins, slugs: Iterable[str], migrations: Migrations
+) -> dict[str, Tenant]:
+    """Install, or complete an installation, and add tenants of one company."""
+    install(admin, logins)
+    add_company(admin, logins, "northwind", "Northwind Traders")
+    return {slug: add_tenant(admin, logins, slug, "northwind", migrations=migrations) for slug in slugs}
 
 
 @contextmanager
@@ -36,16 +46,12 @@ def build_installation(
     `tables` is the folder of the application's migrations.
     """
     logins = Logins(url, KEY.encode())
-    migrations = packaged(tables)
     with psycopg.connect(url, autocommit=True) as admin:
         admin.adapters.register_loader("timestamptz", Moments)
-        install(admin, logins)
-        add_company(admin, logins, "northwind", "Northwind Traders")
-        tenants = {}
+        tenants = install_tenants(admin, logins, fill, packaged(tables))
         for slug, fill_tables in fill.items():
-            tenant = tenants[slug] = add_tenant(admin, logins, slug, "northwind", migrations=migrations)
             with admin.transaction():
-                admin.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(tenant.schema)))
+                admin.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(tenants[slug].schema)))
                 fill_tables(admin)
         with (
             service_session(logins, logins.web, application="test-web") as web,

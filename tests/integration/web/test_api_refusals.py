@@ -220,11 +220,11 @@ def test_missing_token_reveals_nothing(service: Service) -> None:
         assert answer.headers["WWW-Authenticate"].startswith("Bearer")
 
 
-def test_a_revoked_token_opens_nothing_and_a_newer_one_does(module_database: str, service: Service) -> None:
-    logins = Logins(server=module_database, master_key=b"a master key of 32 bytes or more")
-    with psycopg.connect(module_database, autocommit=True) as admin:
+def test_a_revoked_token_opens_nothing_and_a_newer_one_does(service: Service) -> None:
+    logins = Logins(server=service.url, master_key=b"a master key of 32 bytes or more")
+    with psycopg.connect(service.url, autocommit=True) as admin:
         install(admin, logins)
-        add_tenant(admin, logins, "west", "acme")
+        add_tenant(admin, logins, "west", "northwind")
         old = {"Authorization": f"Bearer {token('ana', 'west', iat=int(time.time()) - 5)}", "X-Schema": "west"}
         client = service.app.test_client()
         assert client.get("/api/jobs", headers=old).status_code == 200
