@@ -148,7 +148,7 @@ class Service:
 def a_service(url: str) -> Iterator[Service]:
     logins = Logins(server=url, master_key=b"a master key of 32 bytes or more")
     with psycopg.connect(url, autocommit=True) as admin:
-        tenants = build.install_tenants(admin, logins, ("north", "south"), packaged(TABLES))
+        tenants = build.install_tenants(admin, logins, ("acme", "Acme"), ("north", "south"), packaged(TABLES))
     conninfo = logins.conninfo(logins.web, search_path="turno,pg_temp", application="web", timeouts=WEB_TIMEOUTS)
     for_operators = logins.conninfo(
         logins.operator, search_path="turno,pg_temp", application="admin", timeouts=WEB_TIMEOUTS

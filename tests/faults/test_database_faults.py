@@ -97,7 +97,9 @@ def test_accepted_jobs_survive_server_crashes_once(
 def test_database_outage_is_reported_by_web_and_awaited(own: tuple[Cluster, ExampleInstallation], web: DemoWeb) -> None:
     cluster, example = own
     job_id = example.enqueue({"how": "resume", "text": "ok", "number": 300}, handler=Faulty)
-    pool = example.start_pool(TURNO_HEARTBEAT_SECONDS="0.2", TURNO_DEAD_AFTER_SECONDS="0.5")
+    # Long enough for a heartbeat on a busy machine, and shorter than the outage.
+    dead_after = 3.0
+    pool = example.start_pool(TURNO_HEARTBEAT_SECONDS="0.2", TURNO_DEAD_AFTER_SECONDS=str(dead_after))
     assert wait_until(lambda: example.rows("SELECT 1 FROM background_job_checkpoints") != [], within=20)
     output: list[str] = []
 
@@ -114,6 +116,7 @@ def test_database_outage_is_reported_by_web_and_awaited(own: tuple[Cluster, Exam
         began, spoken = monotonic(), len(output)
         assert wait_until(lambda: len(output) >= spoken + 8, within=20)
         assert monotonic() - began > 0.5, output  # it rests between two tries
+        assert wait_until(lambda: monotonic() - began > dead_after, within=20)
         assert pool.poll() is None
     finally:
         cluster.start()

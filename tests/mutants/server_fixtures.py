@@ -34,10 +34,14 @@ def pytest_configure(config: pytest.Config) -> None:
     install_tenants = build.install_tenants
 
     def tenants_of(
-        admin: psycopg.Connection[Any], logins: Logins, slugs: Iterable[str], migrations: Migrations
+        admin: psycopg.Connection[Any],
+        logins: Logins,
+        company: tuple[str, str],
+        slugs: Iterable[str],
+        migrations: Migrations,
     ) -> dict[str, Tenant]:
         if admin.execute("SELECT to_regclass('turno.tenants') IS NULL").fetchone() == (True,):
-            return install_tenants(admin, logins, slugs, migrations)
+            return install_tenants(admin, logins, company, slugs, migrations)
         return {slug: find_tenant(admin, slug) for slug in slugs}
 
     build.install_tenants = tenants_of

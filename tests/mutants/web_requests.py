@@ -431,7 +431,8 @@ MUTANTS = (
         "turno/http_server/client_connection.py",
         "if unsent and now > self._taken_at + self.patience:",
         "if False:",
-        (f"{SLOW}::test_slow_clients_hold_no_thread_and_are_ended",),
+        # The kernel, too, ends a connection whose client takes nothing, after 30 s.
+        ("tests/unit/http_server/test_client_connection.py::test_new_client_has_its_time_to_take_a_response",),
     ),
     Mutant(
         "slow clients fill the memory",

@@ -25,12 +25,16 @@ Kind = TypeVar("Kind", bound=Installation)
 
 
 def install_tenants(
-    admin: psycopg.Connection[Any], logins: Logins, slugs: Iterable[str], migrations: Migrations
+    admin: psycopg.Connection[Any],
+    logins: Logins,
+    company: tuple[str, str],
+    slugs: Iterable[str],
+    migrations: Migrations,
 ) -> dict[str, Tenant]:
-    """Install, or complete an installation, and add tenants of one company."""
+    """Install, or complete an installation, and add tenants of one company, given as slug and name."""
     install(admin, logins)
-    add_company(admin, logins, "northwind", "Northwind Traders")
-    return {slug: add_tenant(admin, logins, slug, "northwind", migrations=migrations) for slug in slugs}
+    add_company(admin, logins, *company)
+    return {slug: add_tenant(admin, logins, slug, company[0], migrations=migrations) for slug in slugs}
 
 
 @contextmanager
@@ -48,7 +52,7 @@ def build_installation(
     logins = Logins(url, KEY.encode())
     with psycopg.connect(url, autocommit=True) as admin:
         admin.adapters.register_loader("timestamptz", Moments)
-        tenants = install_tenants(admin, logins, fill, packaged(tables))
+        tenants = install_tenants(admin, logins, ("northwind", "Northwind Traders"), fill, packaged(tables))
         for slug, fill_tables in fill.items():
             with admin.transaction():
                 admin.execute(sql.SQL("SET LOCAL search_path = {}").format(sql.Identifier(tenants[slug].schema)))

@@ -224,7 +224,7 @@ def test_a_revoked_token_opens_nothing_and_a_newer_one_does(service: Service) ->
     logins = Logins(server=service.url, master_key=b"a master key of 32 bytes or more")
     with psycopg.connect(service.url, autocommit=True) as admin:
         install(admin, logins)
-        add_tenant(admin, logins, "west", "northwind")
+        add_tenant(admin, logins, "west", "acme")
         old = {"Authorization": f"Bearer {token('ana', 'west', iat=int(time.time()) - 5)}", "X-Schema": "west"}
         client = service.app.test_client()
         assert client.get("/api/jobs", headers=old).status_code == 200

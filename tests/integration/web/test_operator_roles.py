@@ -52,7 +52,7 @@ def test_a_reader_sees_every_user_s_jobs_and_changes_nothing(service: Service) -
 
 @pytest.mark.parametrize("role", ["reader", "operator", "admin"])
 def test_an_operator_of_another_company_finds_no_tenant(service: Service, role: str) -> None:
-    assert operator(service, role=role, companies=["northwind"]).get("/api/jobs?user=*").status_code == 200
+    assert operator(service, role=role, companies=["acme"]).get("/api/jobs?user=*").status_code == 200
     foreign = operator(service, role=role, companies=["umbrella"]).get("/api/jobs?user=*")
     assert foreign.status_code == 404
     assert foreign.get_json()["type"].endswith("unknown-tenant")
