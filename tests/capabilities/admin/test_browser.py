@@ -33,6 +33,10 @@ SELECT id, 'batch_invoicing', CASE WHEN n % 9 = 0 THEN 'failed' ELSE 'completed'
 INSERT INTO turno.dead_letters (job_id, tenant_id, type, error, died_at)
 SELECT turno.uuid_v7(), 1 + n % 3, 'batch_invoicing', 'OperationalError: connection to server number ' || n % 60
        || ' failed, and this goes on for some more words', now() - n * interval '1 s' FROM generate_series(1, 10000) n;
+INSERT INTO turno.webhook_addresses (url) VALUES ('https://hooks.a-rather-long-name-of-a-host.example.com/turno');
+INSERT INTO turno.webhooks (job_id, tenant_id, url, type, outcome, ended_at, due_at, error)
+SELECT turno.uuid_v7(), 1, 'https://shop.example/hook', 'batch_invoicing', 'failed', now(), 'infinity',
+       'the address answered 500 ' || n FROM generate_series(1, 3) n;
 UPDATE turno.tenants SET paused_at = now() WHERE slug = 'suc0003'
 """
 
@@ -86,6 +90,7 @@ SCREENS = {
     "a look at a replay": "/changes/retry?status=failed&since=1h",
     "charts": "/charts?by=type",
     "the audit": "/audit",
+    "webhooks": "/webhooks",
 }
 
 

@@ -184,6 +184,8 @@ def sentence(trouble: Trouble, localizer: Localizer) -> str:
     """Return the trouble in the reader's language; without a message of its kind, the stored sentence."""
     phrase = f"trouble {trouble.kind}"
     values: dict[str, Any] = dict(trouble.values)
+    if "error" in values:
+        values["error"] = str(values["error"]).rstrip(".")
     n = values.pop("n", None)
     if "tenants" in values:
         values["tenants"] = trouble.tenant or localizer.say("admin tenants count", n=values["tenants"])
