@@ -23,7 +23,8 @@ from turno.web.services import as_operator, services
 job_pages = OperatorPages("operator_jobs", __name__)
 
 MOST_BY_FORM = 500  # jobs of one form, counted by its page: about a second's work
-SHOWN = 50  # jobs or groups of a page
+SHOWN = 50  # jobs of a page
+FAILURES_SHOWN = 25  # groups and jobs: the first view has at most 100 kB
 
 Since = Literal["1h", "24h", "7d", "all"]
 SINCE: dict[Since, timedelta | None] = {
@@ -166,18 +167,18 @@ def failures(visit: OperatorVisit, query: FailuresQuery) -> Response:
     query = replace(query, status="", outcome=query.outcome or "failures")
     wanted = query.wanted(visit, waiting=True)
     with refused_as_problem(), as_operator() as operator:
-        jobs = find_jobs(operator, wanted, before=query.before, limit=SHOWN + 1)
+        jobs = find_jobs(operator, wanted, before=query.before, limit=FAILURES_SHOWN + 1)
         chosen = searchable(getattr(query, query.by))
-        groups = [] if chosen else group_jobs(operator, wanted, query.by, limit=SHOWN + 1)
+        groups = [] if chosen else group_jobs(operator, wanted, query.by, limit=FAILURES_SHOWN + 1)
     return draw(
         "turno/admin/failures.html",
         visit=visit,
         query=query,
-        groups=groups[:SHOWN],
+        groups=groups[:FAILURES_SHOWN],
         values=visit.filter_values(),
-        many=len(groups) > SHOWN,
-        jobs=[job | {"label": LABELS[job["outcome"]]} for job in jobs[:SHOWN]],
-        after=jobs[SHOWN - 1] if len(jobs) > SHOWN else None,
+        many=len(groups) > FAILURES_SHOWN,
+        jobs=[job | {"label": LABELS[job["outcome"]]} for job in jobs[:FAILURES_SHOWN]],
+        after=jobs[FAILURES_SHOWN - 1] if len(jobs) > FAILURES_SHOWN else None,
     )
 
 
