@@ -44,7 +44,7 @@ def stored(service: Service) -> list[tuple[Any, ...]]:
 
 
 def test_a_schedule_by_forms_alone(service: Service, ana: Visitor) -> None:
-    assert "Nothing is scheduled" in ana.get("/schedules?branch=north").text
+    assert "No schedules yet" in ana.get("/schedules?branch=north").text
     made = send(ana, "/schedules")
     assert (made.status_code, made.headers["Location"]) == (303, "/schedules/nightly?branch=north")
     assert stored(service) == [("nightly", "0 3 * * *", None, "all", 2, True)]

@@ -20,7 +20,7 @@ __all__ = ["HomeQuery", "details", "listed", "under_way"]
 
 home = Pages("home", __name__, template_folder="templates")
 
-JOBS_SHOWN = 10  # the first view has at most 100 kB
+JOBS_SHOWN = 12  # the first view has at most 100 kB
 MAX_UNDER_WAY = 5
 REASONS_SHOWN = 5  # of an open row; the page of the job has all reasons
 OPEN = (Status.PENDING, Status.RUNNING)
