@@ -21,6 +21,7 @@ class Rope:
     bell: str = ""
     word: str = ""
     seconds: float = 0.0
+    padding: str = ""
 
 
 class Ring(JobHandler[Rope]):

@@ -1,10 +1,13 @@
+import re
 from pathlib import Path
 
+from benchmarks.__main__ import main
 from benchmarks.all_rows import Measured, Row, Server, chart, page
 from benchmarks.benchmark import NAMES, Options, benchmark_named
 from benchmarks.report import Report
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "benchmarks.md"
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = ROOT / "docs" / "benchmarks.md"
 
 
 def measured(*, others: float = 0.0) -> Measured:
@@ -54,3 +57,15 @@ def test_the_page_names_each_benchmark() -> None:
     table = PAGE.read_text(encoding="utf-8")
     commands = [f"| `python -m benchmarks {name}` | {benchmark_named(name).about} |" for name in NAMES]
     assert [line for line in commands if line not in table] == []
+
+
+def test_each_documented_command_exists() -> None:
+    options = {name for parameter in main.params for name in parameter.opts}
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    commands = [
+        command.split()
+        for page in pages
+        for command in re.findall(r"python -m benchmarks ([^`|\n\[]+)", page.read_text(encoding="utf-8"))
+    ]
+    assert len(commands) > len(NAMES)
+    assert [words for words in commands if words[0] not in NAMES or not set(words[1:]) <= options] == []
