@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -112,7 +113,7 @@ def _measured(row: Row, options: Options) -> Measured:
     try:
         report = benchmark_named(row.benchmark).run(wanted)
     except Exception as failure:  # noqa: BLE001 - a row that does not run is a line of the table
-        report = Report(row.benchmark, "", broken=[f"{type(failure).__name__}: {failure}"])
+        report = Report(row.benchmark, "", broken=[f"{type(failure).__name__}: {failure}".replace(sys.prefix, "")])
     return Measured(row, report, others.cores())
 
 
@@ -138,7 +139,8 @@ def page(measured: Sequence[Measured], server: Server, options: Options, *, seco
             load if busiest > QUIET_AT_MOST else quiet,
             "The contestants of a row take turns, so load slows all of them: compare ratios, not times. `--quick`",
             "takes fewer samples. A line with a goal states whether the figure reaches it. A peer without a figure has",
-            "a line with the reason.",
+            "a line with the reason. On a loaded machine the wait for a processor is a part of each time, and moves",
+            "ratios towards 1: repeat a run with † before a conclusion.",
             "",
             "![Measured figures as multiples of their goals; shorter is better](benchmarks.svg)",
             "",

@@ -78,9 +78,11 @@ class BenchEnvironment:
         self.admin.execute(sql.SQL("SET search_path = {}, pg_catalog").format(sql.Identifier(tenant.schema)))
         return self.admin
 
-    def enqueue(self, handler: type[JobHandler[Any]], tenant: Tenant, payload: dict[str, Any]) -> UUID:
-        """Enqueue a job for the backend exec, for one attempt and without a hint."""
-        new = NewJob.of(handler, payload, backend="exec", max_attempts=1, user_id="ana")
+    def enqueue(
+        self, handler: type[JobHandler[Any]], tenant: Tenant, payload: dict[str, Any], backend: str = "exec"
+    ) -> UUID:
+        """Enqueue a job for one attempt and without a hint."""
+        new = NewJob.of(handler, payload, backend=backend, max_attempts=1, user_id="ana")
         with service_session(self.logins, self.logins.web, application="bench-web") as web:
             job_id: UUID = call_as_api(web, tenant, ENQUEUE, submission(new))["job_id"]
         return job_id
