@@ -1,4 +1,4 @@
-"""Calls, executed lines of the library and messages to the database of a process; also started by `sitecustomize`."""
+"""Calls, executed lines of the library and messages to the database."""
 
 from __future__ import annotations
 
@@ -36,10 +36,6 @@ class Recorded:
     def trace(self, frame: FrameType, event: str, _argument: object) -> Any:
         self.lines += event == "line"
         return self.trace if frame.f_code.co_filename.startswith(str(LIBRARY)) else None
-
-
-# Of a process that `sitecustomize` started to record; its forks continue with copies.
-PROCESS = Recorded()
 
 
 def start(recorded: Recorded) -> None:

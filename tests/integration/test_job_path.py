@@ -1,14 +1,12 @@
-"""The files, SQL functions and cost of a POST, a claim, a job and a spawn: an increase fails without a measured time.
+"""The files, SQL functions and cost of a POST, a claim and a job: an increase fails without a measured time.
 
 `pytest -rP tests/integration/test_job_path.py` prints the names and the numbers.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, LiteralString
 
@@ -20,19 +18,12 @@ from cli.servers.embedded_postgres import Cluster
 from tests.api import a_service
 from tests.greetings import Greetings, build_registry
 from tests.recorded_calls import recorded
-from tests.recording_handler import Recording
-from turno.dispatch.dispatcher import ENQUEUE, submission
-from turno.environment import VISIBLE
-from turno.jobs.job import JobRef
-from turno.jobs.new_job import NewJob
-from turno.queues.exec.launcher import ExecQueue
-from turno.queues.exec.slots import SlotFolder
 from turno.runner.executor import Executor
 from turno.runner.session import HandlerConnection, Sessions
 from turno.runner.shared_state import WorkerCallbacks
 from turno.store.engine.engine import Engine
 from turno.tenancy.identity.logins import Logins
-from turno.tenancy.identity.session import call_as_api, handler_session, service_session
+from turno.tenancy.identity.session import handler_session, service_session
 from turno.testing.wait import wait_until
 from turno.worker.sources.polling import PoolSource
 
@@ -43,7 +34,6 @@ if TYPE_CHECKING:
     import pytest
 
     from turno.jobs.job import Batch
-    from turno.tenancy.identity.tenant import Tenant
 
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTIONS = "SELECT funcname, calls FROM pg_stat_user_functions WHERE schemaname ~ '^(turno|t_[0-9a-f]+)$'"
@@ -57,17 +47,14 @@ MOST = {"POST": (19, 6), "claim": (5, 3), "completion": (13, 3), "all": (31, 11)
 class Cost:
     """The cost of one act: calls and executed lines in Python, messages to the server, which are round trips, its
     statements, bytes of the write-ahead log, and rows written.
-
-    Of a new process it has the numbers of Python, the messages and the imported modules.
     """
 
     calls: int
     lines: int
     messages: int
-    statements: int = 0
-    log_bytes: int = 0
-    rows: int = 0
-    modules: int = 0
+    statements: int
+    log_bytes: int
+    rows: int
 
 
 # A little above the measured numbers. Lower them when a job becomes cheaper; a commit that raises them has a reason.
@@ -76,9 +63,6 @@ DEAREST = {
     "POST": Cost(calls=2_100, lines=820, messages=2, statements=2, log_bytes=1_800, rows=10),
     "claim": Cost(calls=310, lines=90, messages=1, statements=1, log_bytes=480, rows=1),
     "completion": Cost(calls=505, lines=765, messages=2, statements=15, log_bytes=1_400, rows=3),
-    # Of the handler's process until its first line. The server's part of it is the claim and the completion above; what
-    # the worker does besides, as its maintenance, depends on the time that it takes.
-    "spawn": Cost(calls=275_000, lines=6_900, messages=3, modules=432),
 }
 
 
@@ -141,7 +125,7 @@ class Passed:
 
 
 def test_a_job_passes_through_few_files_and_functions(
-    module_database: str, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module_database: str, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Greetings, "handle", lambda *_: {"greeted": 2})
     database = str(conninfo_to_dict(module_database)["dbname"])
@@ -154,7 +138,6 @@ def test_a_job_passes_through_few_files_and_functions(
         with a_service(module_database) as service:
             ana = service.caller()
             posted = stage.record("POST", ana.job, sessions=lambda: None)
-            tenant = service.tenants["north"]
         with Engine.on(service_session(logins, logins.engine, application="test")) as engine:
             worker = engine.start_worker(backend=service.queue.name, host="test", pid=1)
         stage.end_sessions()  # the session that started the worker reports its calls at its end
@@ -164,12 +147,9 @@ def test_a_job_passes_through_few_files_and_functions(
             lambda login: handler_session(logins, login, application="test", kind=HandlerConnection), keep=1
         )
         completed = stage.record("completion", _executions(kept, claimed.results), sessions=kept.close)
-        web = service_session(logins, logins.web, application="test")
-        spawned = stage.record("spawn", _spawns(web, tenant, module_database, tmp_path), sessions=web.close)
-        spawned = replace(spawned, cost=_of_process(spawned))
     assert [set(ends.values()) for ends in completed.results] == [{"completed"}] * 3
     stages = [posted, claimed, completed]
-    costs = {stage.name: stage.cost for stage in (*stages, spawned)}
+    costs = {stage.name: stage.cost for stage in stages}
     whole = Passed(
         "all",
         set.union(*(stage.files for stage in stages)),
@@ -205,41 +185,3 @@ def _executions(sessions: Sessions, claimed: list[list[Batch]]) -> Callable[[], 
     executor = Executor(registry=build_registry(), sessions=sessions, worker="test", callbacks=WorkerCallbacks())
     batches = iter([batch for result in claimed for batch in result])
     return lambda: executor.execute(next(batches))
-
-
-def _spawns(web: psycopg.Connection[Any], tenant: Tenant, database: str, folder: Path) -> Callable[[], dict[str, int]]:
-    """Return the submissions of a job for `exec`, each until its worker has ended, with the numbers of the handler."""
-    (folder / "sitecustomize.py").write_text("from tests import recorded_calls as r; r.start(r.PROCESS)")
-    slots, note = SlotFolder(folder / "slots", 1), folder / "note"
-    environment = {name: text for name, text in os.environ.items() if not name.startswith("COVERAGE")} | {
-        "DATABASE_URL": database,
-        "TURNO_MASTER_KEY": "a master key of 32 bytes or more",
-        "TURNO_HANDLERS": "tests.recording_handler:HANDLERS",
-        "TURNO_RUN_FOLDER": str(folder),
-        "PYTHONPATH": str(folder),
-        VISIBLE: "yes",
-    }
-    queue = ExecQueue(root=ROOT, slots=slots, log_file=folder / "worker.log", environment=environment)
-
-    def spawn() -> dict[str, int]:
-        new = NewJob.of(Recording, {"path": str(note)}, backend="exec", max_attempts=1, user_id="ana")
-        job_id = call_as_api(web, tenant, ENQUEUE, submission(new))["job_id"]
-        assert queue.offer(JobRef(tenant.slug, job_id))
-        assert wait_until(lambda: _free(slots, tenant), within=60)
-        numbers: dict[str, int] = json.loads(note.read_text())
-        note.unlink()
-        return numbers
-
-    return spawn
-
-
-def _free(slots: SlotFolder, tenant: Tenant) -> bool:
-    if slot := slots.take(tenant.slug):  # for another tenant, the reserve is free too
-        slot.close()
-    return slot is not None
-
-
-def _of_process(spawned: Passed) -> Cost:
-    """Return the least numbers that the handler reported."""
-    names = ("calls", "lines", "messages", "modules")
-    return Cost(**{name: min(result[name] for result in spawned.results) for name in names})
