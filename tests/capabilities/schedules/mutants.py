@@ -84,6 +84,14 @@ MUTANTS = (
         ("tests/unit/worker/test_pool_source.py::test_empty_source_looks_at_the_next_due_time",),
     ),
     Mutant(
+        "a cron expression's delay is lost",
+        "issue 28: relative delays of schedules",
+        "turno/capabilities/schedules/recurrence.py",
+        "offset=delay + offset)",
+        "offset=offset)",
+        (f"{RULES}::test_a_delay_reaches_beyond_cron",),
+    ),
+    Mutant(
         "a time that exists twice fires twice",
         "issue 17: time zones and daylight saving",
         "turno/capabilities/schedules/recurrence.py",

@@ -106,6 +106,27 @@ def test_a_count_equals_the_moments(cron: str, zone: str, start: datetime, days:
     assert rule.count(start, end := start + timedelta(days=days)) == len(list(rule.within(start, end)))
 
 
+@quickly
+@given(cron=CRONS, zone=st.sampled_from(ZONES), start=MOMENTS | CHANGES, minutes=st.integers(0, 3000))
+def test_a_delay_moves_each_moment(cron: str, zone: str, start: datetime, minutes: int) -> None:
+    rule, delay = a_rule(f"{cron} +{minutes}m", zone=zone), timedelta(minutes=minutes)
+    moments = list(islice(rule.after(start + delay), 5))
+    assert moments == [moment + delay for moment in islice(a_rule(cron, zone=zone).after(start), 5)]
+    assert rule.count(start + delay, end := start + delay + timedelta(days=2)) == len(
+        list(rule.within(start + delay, end))
+    )
+
+
+def test_a_delay_reaches_beyond_cron() -> None:
+    assert local("0 18 L * * +36h", "UTC", (2026, 4, 3, 0), count=2) == [
+        "2026-05-02T06:00+00:00",
+        "2026-06-02T06:00+00:00",
+    ]
+    assert a_rule("@daily +90s").next_after(datetime(2026, 4, 1, tzinfo=UTC)) == datetime(
+        2026, 4, 1, 0, 1, 30, tzinfo=UTC
+    )
+
+
 STARRED = st.one_of(
     st.builds("*/{} {} * * *".format, st.integers(1, 30), hours),
     st.builds("{} */{} * * *".format, minutes, st.integers(1, 12)),
@@ -199,6 +220,8 @@ def test_names_spread_over_the_hour_and_keep_their_second() -> None:
         ("*/0 * * * *", "the field minute is not in order"),
         ("nonsense", "has five fields"),
         ("* * * * * *", "nothing fires more often than once a minute"),
+        ("0 3 * * * +367d", "has a delay of at most 366 days"),
+        ("0 3 * * * +1w", "may end with a delay such as +36h"),
         ("@reboot", "is one of @hourly, @daily, @weekly, @monthly, @yearly"),
         ("0 0 30 2 *", "the field day-of-month"),
         ("0 0 * * " + ",".join(["1"] * 150), "has at most 200 characters"),

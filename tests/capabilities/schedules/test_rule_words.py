@@ -35,7 +35,18 @@ def test_cron_expression_is_shown_in_words(cron: str, english: str, spanish: str
 
 
 @pytest.mark.parametrize(
-    "cron", ["*/15 * * * *", "0 3 1 1 *", "0 9 * * 1#2", "0 18 LW * *", "0 0 5 * 1", "0 0 */2 * *", "0 3 L,1 * *", "?"]
+    "cron",
+    [
+        "*/15 * * * *",
+        "0 3 1 1 *",
+        "0 9 * * 1#2",
+        "0 18 LW * *",
+        "0 0 5 * 1",
+        "0 0 */2 * *",
+        "0 3 L,1 * *",
+        "0 3 * * * +1h",
+        "?",
+    ],
 )
 def test_other_expressions_have_no_words(cron: str) -> None:
     assert in_words(cron, None, EN) is None

@@ -26,7 +26,8 @@ Cron = Annotated[
     str,
     described(
         "Minute, hour, day of the month, month, day of the week, in the zone; or @hourly, @daily, @weekly, @monthly,"
-        " @yearly. Either this or `every`.",
+        " @yearly. A delay may follow: 0 3 L * * +36h is 36 hours after 3:00 of a month's last day."
+        " Either this or `every`.",
         min_length=1,
         max_length=LONGEST_CRON,
     ),

@@ -1,6 +1,7 @@
 """Recurrence rules (cron in a time zone, or an interval; both spread by name), and the moments that get a job."""
 
 import hashlib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
@@ -18,6 +19,9 @@ MISSED: tuple[Missed, ...] = get_args(Missed)
 SHORTEST, LONGEST = 60, 31_622_400  # seconds of an interval: a minute, and 366 days
 MOST_SPREAD = 86_400
 LONGEST_CRON = 200
+# A delay behind a cron expression, such as "0 3 L * * +36h".
+DELAY = re.compile(r"(?P<cron>.+) \+(?P<number>[0-9]{1,8})(?P<unit>[smhd])", re.ASCII)
+UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 DAY = timedelta(days=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NAMED = {
@@ -48,7 +52,7 @@ class InvalidRule(TurnoError):
 class Rule:
     """The moments of a schedule. Constructed by `rule_of`, which checks the fields.
 
-    `offset` is the number of seconds, at most the rule's spread, by which each of its moments comes later.
+    `offset` is the number of seconds by which each of its moments comes later: the delay, and a part of the spread.
     """
 
     cron: str | None
@@ -168,7 +172,14 @@ def rule_of(
         raise InvalidRule(problems)
     digest = hashlib.sha256(f"{tenant}/{name}".encode()).digest()
     offset = int.from_bytes(digest[:8]) % spread if spread else 0
-    return Rule(cron=cron, every=every, zone=zone, offset=offset)
+    expression, delay = (None, 0) if cron is None else delayed(cron)
+    return Rule(cron=expression, every=every, zone=zone, offset=delay + offset)
+
+
+def delayed(cron: str) -> tuple[str, int]:
+    """Return a cron expression without its delay, and the delay in seconds."""
+    found = DELAY.fullmatch(cron)
+    return (found["cron"], int(found["number"]) * UNITS[found["unit"]]) if found else (cron, 0)
 
 
 def known_zone(zone: str) -> bool:
@@ -184,13 +195,16 @@ def _wrong_cron(cron: str) -> str | None:
     """Return the error of a cron expression; None if it is valid."""
     if len(cron) > LONGEST_CRON:
         return f"has at most {LONGEST_CRON} characters"
-    written = NAMED.get(cron, cron)
+    expression, delay = delayed(cron)
+    if delay > LONGEST:
+        return f"has a delay of at most {LONGEST // UNITS['d']} days"
+    written = NAMED.get(expression, expression)
     if written.startswith("@"):
         return f"is one of {', '.join(NAMED)}, or five fields"
     if len(written.split()) != len(ALLOWED):
         return (
-            "has five fields: minute, hour, day of the month, month, day of the week, such as 0 3 * * 1-5;"
-            " nothing fires more often than once a minute"
+            "has five fields: minute, hour, day of the month, month, day of the week, such as 0 3 * * 1-5,"
+            " and may end with a delay such as +36h; nothing fires more often than once a minute"
         )
     try:
         moments = CronSim(written, datetime(2024, 1, 1, tzinfo=UTC))

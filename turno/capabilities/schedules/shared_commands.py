@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from turno.capabilities.schedules.recurrence import MISSED, InvalidRule
+from turno.capabilities.schedules.recurrence import MISSED, UNITS, InvalidRule
 from turno.capabilities.schedules.recurring_job import RecurringJob, Row
 from turno.capabilities.schedules.templates import Opened, RecurringJobs
 from turno.commands.options import parsed_payload, with_options
@@ -18,7 +18,6 @@ from turno.jobs.handler import named_handlers
 from turno.jobs.job import Priority
 
 DURATION = re.compile(r"(\d{1,9})([smhd]?)")
-UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 RULE = ("zone", "missed", "spread", "cron", "every")  # fields of a stored recurring job
 Command = Callable[..., None]
 
@@ -43,7 +42,7 @@ class Seconds(click.ParamType):  # type: ignore[type-arg]  # not generic before 
 def rule_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of a recurrence rule."""
     return with_options(command, (
-        click.option("--cron", metavar="FIELDS", help="Minute, hour, day, month, weekday: '0 3 * * 1-5'."),
+        click.option("--cron", metavar="FIELDS", help="Minute, hour, day, month, weekday, delay: '0 3 * * 1-5 +2h'."),
         click.option("--every", type=Seconds(), help="Instead of --cron: 15m, 6h, 1d."),
         click.option("--zone", help="Time zone of --cron; UTC by default."),
         click.option("--spread", type=Seconds(), help="Largest delay of a moment; the name decides the delay."),
