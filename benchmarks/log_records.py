@@ -14,6 +14,8 @@ import psycopg
 if TYPE_CHECKING:
     from benchmarks.environment import BenchEnvironment
 
+# A commit that waits for its flush: only flushed records can be read, and a server that does not sync flushes later.
+FLUSH: LiteralString = "SELECT pg_logical_emit_message(true, 'benchmark', '')"
 POSITION: LiteralString = "SELECT pg_current_wal_flush_lsn()::text"
 RECORDS: LiteralString = """
 SELECT "resource_manager/record_type", count, combined_size
@@ -27,6 +29,7 @@ def session_of_log(bench: BenchEnvironment) -> psycopg.Connection[Any]:
     """Return a session that reads the log of the server, from a database of its own."""
     session = psycopg.connect(bench.database("log"), autocommit=True)
     session.execute("CREATE EXTENSION pg_walinspect")
+    session.execute("SET synchronous_commit = on")
     return session
 
 
@@ -43,10 +46,13 @@ class Turns:
 
     def begin(self) -> None:
         """Remember the end of the log."""
+        self.session.execute(FLUSH)
         (self.position,) = self.session.execute(POSITION).fetchone() or ("",)
 
     def end(self, jobs: int, p99: float) -> None:
         """Count the records since `begin`; `p99` is of the milliseconds from a job's start to its durable end."""
+        self.session.execute(FLUSH)
+        self.records["Transaction/COMMIT"] -= 1  # of FLUSH itself
         for record, count, size in self.session.execute(RECORDS, [self.position]):
             self.records[record.removesuffix("+INIT")] += int(count)
             self.size += int(size)
