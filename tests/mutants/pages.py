@@ -223,6 +223,14 @@ MUTANTS = (
         (f"{GREEN}::test_a_batch_is_done_only_if_nothing_of_it_failed",),
     ),
     Mutant(
+        "a cancelled claim is shown as waiting",
+        "issue 28: one vocabulary with and without --all",
+        "turno/jobs/label.py",
+        'if job["cancel_requested_at"] is not None:',
+        'if job["cancel_requested_at"] is not None and job["status"] == Status.RUNNING:',
+        ("tests/integration/web/test_vocabulary.py::test_cancelled_claim_is_cancelling",),
+    ),
+    Mutant(
         "every origin may use the API",
         "TURNO_ALLOWED_ORIGINS: none unless named",
         "turno/web/admission.py",

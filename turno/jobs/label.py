@@ -69,6 +69,8 @@ def label(job: Mapping[str, Any]) -> Label:
     ended = outcome(job["status"], job["reason"], job["done"], job["failed"])
     if ended is not None:
         return LABELS[ended]
+    if job["cancel_requested_at"] is not None:
+        return "cancelling"  # also between the claim and the first statement of the attempt
     match Status(job["status"]):
         case Status.PENDING if job["run_at"] is None:
             return "needs review"
@@ -76,7 +78,7 @@ def label(job: Mapping[str, Any]) -> Label:
             return "scheduled" if job["error"] is None else "retrying"
         case Status.PENDING:
             return "waiting"
-    return "running" if job["cancel_requested_at"] is None else "cancelling"
+    return "running"
 
 
 def control_label(row: Mapping[str, Any], now: datetime) -> Label:

@@ -118,6 +118,20 @@ def test_commands_show_the_label(
             assert [jobs[job_id] for job_id, _ in row.findall(printed("list", where, "--outcome", outcome))] == [label]
 
 
+def test_cancelled_claim_is_cancelling(example: ExampleInstallation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attempt of a claimed job has not begun when its user cancels it: the job is still pending."""
+    for name, value in example.environment.items():
+        monkeypatch.setenv(name, value)
+    example.backend = "pool"
+    job_id = example.enqueue({"order_ids": [1]}, user_id="ana")
+    claimed = "state = 'running', worker_id = gen_random_uuid(), token = gen_random_uuid()"
+    example.rows(f"UPDATE turno.tickets SET {claimed} WHERE job_id = %s", job_id)  # noqa: S608 - constants
+    assert example.cancel(job_id) == "requested"
+    for scope in ("--tenant=suc0001", "--all"):
+        done = CliRunner().invoke(main, ["job", "list", scope], prog_name="turno")
+        assert re.search(rf"{job_id} +batch_invoicing +cancelling ", done.output), done.output
+
+
 def shown(page: str) -> Counter[str]:
     """Return the words of the states on a page."""
     return Counter(re.findall(r'<span class="state [^"]*"><svg.*?</svg>([^<]*)</span>', page, re.DOTALL))
