@@ -399,7 +399,7 @@ MUTANTS = (
         "turno/http_server/client_connection.py",
         "self._began is not None and now > self._began + CLIENT_TIMEOUT_SECONDS and self.idle",
         "False",
-        (f"{SLOW}::test_slow_clients_hold_no_thread_and_are_ended",),
+        ("tests/unit/http_server/test_client_connection.py::test_new_client_has_its_time_to_send_a_head",),
     ),
     Mutant(
         "a slow body has any time",

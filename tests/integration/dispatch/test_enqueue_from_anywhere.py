@@ -100,7 +100,7 @@ def test_rolled_back_job_was_never_there(example: ExampleInstallation, erp: psyc
         turno.enqueue(erp, "suc0001", "batch_invoicing", ORDERS)
         assert list(listener.notifies(timeout=0.2)) == []
         erp.commit()
-        assert len(list(listener.notifies(timeout=60, stop_after=1))) == 1
+        assert len(list(listener.notifies(timeout=20, stop_after=1))) == 1
 
 
 def test_a_host_that_commits_very_often_sends_no_hint(

@@ -15,13 +15,20 @@ if TYPE_CHECKING:
     import pytest
 
 
-class StalledTransport(asyncio.Transport):
-    """A transport whose client has taken nothing."""
+class FakeTransport(asyncio.Transport):
+    """A transport with bytes that its client has not taken."""
 
     aborted = False
 
+    def __init__(self, unsent: int) -> None:
+        super().__init__()
+        self.unsent = unsent
+
     def get_write_buffer_size(self) -> int:
-        return 100_000
+        return self.unsent
+
+    def is_closing(self) -> bool:
+        return self.aborted
 
     def abort(self) -> None:
         self.aborted = True
@@ -30,7 +37,9 @@ class StalledTransport(asyncio.Transport):
 async def application(scope: Any, receive: Any, send: Any) -> None: ...
 
 
-def test_new_client_has_its_time_to_take_a_response(monkeypatch: pytest.MonkeyPatch) -> None:
+def ends(monkeypatch: pytest.MonkeyPatch, *, unsent: int) -> list[bool]:
+    """Return whether a connection has ended at its first check, after the time limit, and at the next check."""
+
     async def run() -> list[bool]:
         loop = asyncio.get_running_loop()
         monkeypatch.setattr(loop, "time", lambda: 5_000.0)
@@ -39,11 +48,21 @@ def test_new_client_has_its_time_to_take_a_response(monkeypatch: pytest.MonkeyPa
         connection = ClientConnection(
             Connections(10, ()), config=config, server_state=ServerState(), app_state={}, _loop=loop
         )
-        transport = connection.transport = StalledTransport()
-        ends = []
+        transport = connection.transport = FakeTransport(unsent)
+        if unsent:
+            connection._began = None
+        ended = []
         for after in (CHECK_SECONDS, CLIENT_TIMEOUT_SECONDS, CLIENT_TIMEOUT_SECONDS + CHECK_SECONDS):
             connection.check(5_000.0 + after)
-            ends.append(transport.aborted)
-        return ends
+            ended.append(transport.aborted)
+        return ended
 
-    assert asyncio.run(run()) == [False, False, True]
+    return asyncio.run(run())
+
+
+def test_new_client_has_its_time_to_take_a_response(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ends(monkeypatch, unsent=100_000) == [False, False, True]
+
+
+def test_new_client_has_its_time_to_send_a_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ends(monkeypatch, unsent=0) == [False, False, True]
