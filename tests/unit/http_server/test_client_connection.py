@@ -50,7 +50,7 @@ def ends(monkeypatch: pytest.MonkeyPatch, *, unsent: int) -> list[bool]:
         )
         transport = connection.transport = FakeTransport(unsent)
         if unsent:
-            connection._began = None
+            connection._began = None  # the request that has this response is complete
         ended = []
         for after in (CHECK_SECONDS, CLIENT_TIMEOUT_SECONDS, CLIENT_TIMEOUT_SECONDS + CHECK_SECONDS):
             connection.check(5_000.0 + after)
