@@ -124,9 +124,16 @@ def test_forget_ends_launched_workers(example: ExampleInstallation, monkeypatch:
         monkeypatch.setenv(name, value)
     submit = "job", "submit", "batch_invoicing", "--tenant", "suc0001", "--payload", '{"order_ids": [10248]}'
     assert CliRunner().invoke(main, submit).exit_code == 0
-    [worker] = [pid for pid in marked("TURNO_RUN_FOLDER", example.environment["TURNO_RUN_FOLDER"]) if is_launched(pid)]
+    workers: list[int] = []
+
+    def launched() -> bool:
+        # A new process has its command line a moment after the command that launched it has ended.
+        workers[:] = filter(is_launched, marked("TURNO_RUN_FOLDER", example.environment["TURNO_RUN_FOLDER"]))
+        return bool(workers)
+
+    assert wait_until(launched, within=20, every=0.01)
     example.reset()
-    wait_until(lambda: state(worker) in {"", "Z"}, within=20)
+    assert wait_until(lambda: {state(worker) for worker in workers} <= {"", "Z"}, within=20)
 
 
 def test_processes_stop_and_go_on_and_end() -> None:

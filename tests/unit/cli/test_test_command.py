@@ -36,6 +36,8 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         assert not coverage
         report.closing_line = CLOSING
 
+    # The fast ring runs without the packages of the deep ring.
+    monkeypatch.setattr(test, "begin_anew_with_tools", lambda *_, **__: None)
     monkeypatch.setattr(test, "run_static_checks", lambda _: None)
     monkeypatch.setattr(test, "tests_compiled", nullcontext)
     monkeypatch.setattr(test, "run_tests", tests)
